@@ -1,0 +1,34 @@
+"""Compiles the committed .po files where they are newer than their .mo. In Python: msgfmt is not on every machine."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import polib
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    help = "Compiles locale/**/*.po to .mo where the text is newer."
+    requires_system_checks = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for folder in settings.LOCALE_PATHS:
+            for source in sorted(Path(folder).glob("*/LC_MESSAGES/*.po")):
+                if compile_one(source) and options["verbosity"]:
+                    self.stdout.write(f"{source.relative_to(settings.BASE_DIR)} compiled")
+
+
+def compile_one(source: Path) -> bool:
+    """Writes the .mo beside this .po unless it is up to date; whole or not at all, as other processes may be reading it."""
+    target = source.with_suffix(".mo")
+    changed = source.stat().st_mtime_ns
+    if target.exists() and target.stat().st_mtime_ns == changed:
+        return False
+    new = target.with_suffix(f".mo.{os.getpid()}")
+    polib.pofile(str(source)).save_as_mofile(str(new))
+    # The same time on both files, not "newer than": a checkout of an older .po must be compiled again as well.
+    os.utime(new, ns=(changed, changed))
+    new.replace(target)
+    return True
