@@ -1,0 +1,184 @@
+"""The words for every code: statuses, tiers, states, refusals. Templates and messages say them; rules know only codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any
+
+from django.utils import formats, timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as lazy
+from django.utils.translation import ngettext, pgettext_lazy
+
+from .models import CardState, Case, Demerit, Reservation, Ruling
+from .rules.lifecycle import Status
+from .rules.quota import UNITS_PER_GPU_HOUR
+from .rules.refusal import Code, Refusal
+
+STATUS = {
+    Status.REQUESTED: lazy("requested"), Status.OFFERED: lazy("offered"), Status.BOOKED: lazy("booked"),
+    Status.ACTIVE: lazy("active"), Status.FINISHED: lazy("finished"), Status.RELEASED: lazy("released"),
+    Status.FORFEITED: lazy("forfeited"), Status.INTERRUPTED: lazy("interrupted"),
+    Status.CANCELLED: lazy("cancelled"), Status.DISPLACED: lazy("displaced"), Status.DECLINED: lazy("declined"),
+    Status.LAPSED: lazy("lapsed"), Status.PASSED: lazy("passed"),
+}
+TIER = {
+    "deadline": pgettext_lazy("tier", "deadline"), "regular": pgettext_lazy("tier", "regular"),
+    "exploration": pgettext_lazy("tier", "exploration"),
+}
+# One letter beside the colour: colour alone carries no meaning.
+TIER_LETTER = {
+    "deadline": pgettext_lazy("tier letter", "D"), "regular": pgettext_lazy("tier letter", "R"),
+    "exploration": pgettext_lazy("tier letter", "E"),
+}
+ROLE = {
+    "undergraduate": lazy("undergraduate"), "master": lazy("master's student"), "phd": lazy("PhD student"),
+    "staff": lazy("staff"),
+}
+PURPOSE = {
+    Reservation.Purpose.TRAINING: lazy("training"), Reservation.Purpose.INFERENCE: lazy("inference"),
+    Reservation.Purpose.INTERACTIVE: lazy("interactive"), Reservation.Purpose.TEST: pgettext_lazy("purpose", "test"),
+}
+CARD_STATE = {
+    CardState.State.FREE: lazy("free"), CardState.State.IN_USE: lazy("in use"),
+    CardState.State.HELD_IDLE: lazy("held idle"), CardState.State.HELD_EMPTY: lazy("held empty"),
+    CardState.State.OVERRUN: lazy("overrun"), CardState.State.UNBOOKED: lazy("unbooked use"),
+    CardState.State.CONTESTED: lazy("contested"), CardState.State.NOT_VISIBLE: lazy("held, not visible"),
+    CardState.State.UNKNOWN: lazy("unknown"), CardState.State.OFFLINE: lazy("offline"),
+}
+DEMERIT_REASON = {Demerit.Reason.OVERRUN: lazy("overrun")}
+DEMERIT_STATE = {
+    Demerit.State.COUNTED: lazy("counted"), Demerit.State.DISPUTED: lazy("disputed, resting"),
+    Demerit.State.VOID: lazy("void"),
+}
+CASE_KIND = {Case.Kind.DISPUTE: lazy("dispute")}
+CASE_STATE = {Case.State.OPEN: lazy("open"), Case.State.DECIDED: lazy("decided")}
+OUTCOME = {Ruling.Outcome.ACCEPTED: lazy("accepted"), Ruling.Outcome.DECLINED: lazy("declined")}
+
+
+def hours(units: int) -> str:
+    """Units as GPU-hours with at most one decimal, in the reader's language: 7.5."""
+    value = units / UNITS_PER_GPU_HOUR
+    return formats.number_format(round(value, 1), decimal_pos=0 if float(round(value, 1)).is_integer() else 1)
+
+
+def instant(value: datetime) -> str:
+    """An instant as the reader's clock shows it, with the weekday: Tue 1 Dec 22:00."""
+    local = timezone.localtime(value)
+    # Translators: a date with weekday and 24-hour time, in Django's format letters
+    return formats.date_format(local, _("D j M H:i"))
+
+
+def day(value: date) -> str:
+    """A date with its weekday: Tue 1 Dec."""
+    # Translators: a date with weekday, in Django's format letters
+    return formats.date_format(value, _("D j M"))
+
+
+def _minutes(facts: Mapping[str, Any]) -> str:
+    value = facts["minutes"]
+    if value < 1:
+        seconds = int(value * 60)
+        return ngettext("%(n)d second", "%(n)d seconds", seconds) % {"n": seconds}
+    return ngettext("%(n)d minute", "%(n)d minutes", int(value)) % {"n": int(value)}
+
+
+def _hours_limit(facts: Mapping[str, Any]) -> str:
+    value = facts["hours"]
+    return formats.number_format(value, decimal_pos=0 if float(value).is_integer() else 2)
+
+
+def _card_taken(facts: Mapping[str, Any]) -> str:
+    if facts["start"] is None:
+        return _("Somebody booked one of these cards just now. Look at the schedule and choose again.")
+    return _("%(card)s is held by %(holder)s from %(start)s to %(end)s. Choose another card or another time.") % {
+        "card": facts["card"], "holder": facts["holder"], "start": instant(facts["start"]), "end": instant(facts["end"]),
+    }
+
+
+def _quota(facts: Mapping[str, Any]) -> str:
+    text = _(
+        "Quota: %(used)s of %(allowance)s GPU-hours are used in the week of %(week)s, this needs %(needs)s. "
+        "%(left)s are left."
+    ) % {
+        "used": hours(facts["used"]), "allowance": hours(facts["allowance"]), "week": day(facts["week"]),
+        "needs": hours(facts["needs"]), "left": hours(max(facts["allowance"] - facts["used"], 0)),
+    }
+    if facts["fits"]:
+        return text + " " + _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
+    return text + " " + _("Wait for the next week or book fewer cards.")
+
+
+def _not_later(facts: Mapping[str, Any]) -> str:
+    if facts["longest"] is None:
+        return _("It cannot be extended: the cards, the quota or the longest length allow no more.")
+    return _("Choose a later end. The latest possible is %(end)s.") % {"end": instant(facts["longest"])}
+
+
+_SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
+    Code.NOT_APPROVED: lambda f: _("An admin has not approved this account yet. Ask one to approve it."),
+    Code.ROLE_UNKNOWN: lambda f: _("The role “%(role)s” is not in the house rules. Ask an admin to set it.") % f,
+    Code.NO_CARDS: lambda f: _("Choose at least one card."),
+    Code.CARD_UNKNOWN: lambda f: _("One of the cards does not exist here. Choose from the list."),
+    Code.CARD_OUT_OF_SERVICE: lambda f: _("Out of service: %(cards)s. Choose other cards.") % {
+        "cards": ", ".join(f["cards"])
+    },
+    Code.TIER_UNKNOWN: lambda f: _("This tier does not exist here. Choose from the list."),
+    Code.TIER_NEEDS_GRANT: lambda f: _("The tier “%(tier)s” needs a deadline grant. Book as regular.") % {
+        "tier": TIER.get(f["tier"], f["tier"])
+    },
+    Code.END_BEFORE_START: lambda f: _("The end must lie after the start."),
+    Code.OFF_RASTER: lambda f: _("Start and end go by steps of %(step)s.") % {"step": _minutes(f)},
+    Code.TOO_SHORT: lambda f: _("A reservation lasts at least %(length)s.") % {"length": _minutes(f)},
+    Code.TOO_LONG: lambda f: _("A reservation lasts at most %(hours)s h.") % {"hours": _hours_limit(f)},
+    Code.IN_PAST: lambda f: _("The start has passed; it is now %(now)s.") % {"now": instant(f["now"])},
+    Code.DAY_NOT_OPEN: lambda f: _(
+        "Booking is open up to and including %(day)s. The last day asked for opens on %(opens)s."
+    ) % {"day": day(f["last_day"]), "opens": instant(f["opens"])},
+    Code.TIME_SKIPPED: lambda f: _(
+        "The clocks skip this time on that night. Choose %(first)s or %(second)s."
+    ) % {"first": instant(f["first"]), "second": instant(f["second"])},
+    Code.TIME_TWICE: lambda f: _(
+        "The clocks show this time twice on that night, an hour apart. Choose a time before or after it."
+    ),
+    Code.CARD_TAKEN: _card_taken,
+    Code.CARDS_AT_ONCE: lambda f: _(
+        "At most %(most)s cards at once; with this it would be %(would)s. Book fewer cards or another time."
+    ) % f,
+    Code.OPEN_FUTURE: lambda f: _(
+        "At most %(most)s reservations may lie ahead. Cancel one that you do not need, or wait until one has started."
+    ) % f,
+    Code.QUOTA: _quota,
+    Code.KEY_REUSED: lambda f: _("This form was used for another request. Reload the page and press again."),
+    Code.NOT_YOURS: lambda f: _("Only its holder or an arbiter may do this."),
+    Code.STALE: lambda f: _("It was changed meanwhile. This page now shows it as it is; press again if you still want to."),
+    Code.WRONG_STATUS: lambda f: _("It is %(status)s: this cannot be done any more.") % {
+        "status": STATUS.get(f["status"], f["status"])
+    },
+    Code.NOT_LATER: _not_later,
+    Code.STILL_RUNNING: lambda f: _(
+        "Your processes still run on these cards. LabGPU ends no process: stop them yourself, then release, or release now."
+    ),
+    Code.UNDO_OVER: lambda f: _("The time to undo has passed. Book again."),
+    Code.GRACE_OVER: lambda f: _("It ended too long ago to be extended. Book again."),
+    Code.LINK_FORGED: lambda f: _("This link is not valid. Open the reservation on your page instead."),
+    Code.LINK_EXPIRED: lambda f: _("This link has expired. Open the reservation on your page instead."),
+    Code.LINK_OVERTAKEN: lambda f: _("Overtaken: the reservation was changed after this message was sent."),
+    Code.DISPUTE_OVER: lambda f: _("A demerit can be disputed for %(days)g days. That time has passed.") % f,
+    Code.ALREADY_DISPUTED: lambda f: _("This demerit was disputed already. See its case."),
+    Code.TEXT_MISSING: lambda f: _("Write a reason: it is what the others will read."),
+    Code.NOT_ARBITER: lambda f: _("Only an arbiter may decide a case."),
+    Code.PARTY: lambda f: _("You are a party to this case, so another arbiter must decide it."),
+    Code.CASE_DECIDED: lambda f: _("This case has been decided already."),
+}
+
+
+def sentence(refusal: Refusal) -> str:
+    """What a refusal says, in the reader's language: why not, and what to do."""
+    return _SENTENCES[refusal.code](refusal.facts)
+
+
+def missing_sentences() -> set[Code]:
+    """Codes without words; a test holds that there are none."""
+    return set(Code) - set(_SENTENCES)

@@ -1,0 +1,125 @@
+"""Reservations, the cards they hold, and what they cost."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from ..rules.lifecycle import HOLDING, Status
+from .appendonly import AppendOnly
+from .constraints import NoOverlap
+from .inventory import Gpu
+from .people import Member
+
+STATUS_CHOICES = [(status.value, status.value) for status in Status]
+
+
+class Reservation(models.Model):
+    """What a member asked for and was granted: cards, a period, a tier, a purpose.
+
+    `start`/`end` are the booked period; `ended_at` is when it stopped holding, if earlier. `version` grows with every
+    change: a link or form made for an older version is overtaken.
+    """
+
+    class Purpose(models.TextChoices):
+        TRAINING = "training"
+        INFERENCE = "inference"
+        INTERACTIVE = "interactive"
+        TEST = "test"
+
+    holder = models.ForeignKey(Member, models.PROTECT, related_name="reservations")
+    status = models.CharField(max_length=16, choices=STATUS_CHOICES)
+    tier = models.CharField(max_length=30)
+    rank_tier = models.PositiveSmallIntegerField()
+    purpose = models.CharField(max_length=16, choices=Purpose.choices, default=Purpose.TRAINING)
+    note = models.CharField(max_length=200, default="", blank=True)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    booked_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(start__lt=F("end")), name="reservation_start_before_end")]
+        indexes = [
+            models.Index(fields=["holder", "end"], name="reservation_holder_end"),
+            models.Index(
+                fields=["status", "start"], name="reservation_due", condition=Q(status__in=[str(s) for s in HOLDING])
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.pk}"
+
+
+class Allocation(models.Model):
+    """One card of a reservation for the interval it is really held.
+
+    `status` repeats the reservation's (the services write both), so that the database itself can guard P1.
+    """
+
+    reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="allocations")
+    gpu = models.ForeignKey(Gpu, models.PROTECT, related_name="allocations")
+    status = models.CharField(max_length=16, choices=STATUS_CHOICES)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    weight = models.PositiveIntegerField(help_text="pool weight when booked: the price does not change later (E6)")
+    first_seen = models.DateTimeField(null=True, blank=True)
+    last_seen = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(start__lt=F("end")), name="allocation_start_before_end"),
+            models.UniqueConstraint(fields=["reservation", "gpu"], name="card_once_per_reservation"),
+            NoOverlap(
+                name="no_double_booking", key="gpu", start="start", end="end", status="status",
+                holding=tuple(str(s) for s in HOLDING),
+            ),
+        ]
+        indexes = [models.Index(fields=["gpu", "end", "start"], name="allocation_card_end")]
+
+    def __str__(self) -> str:
+        return f"{self.reservation_id} on {self.gpu_id}"
+
+
+class LedgerEntry(AppendOnly):
+    """One movement of one member's weekly account. `units`: positive = charged, negative = returned.
+
+    Units are 1/36,000,000 GPU-hour (`rules.quota.UNITS_PER_GPU_HOUR`), so every charge is a whole number.
+    """
+
+    class Reason(models.TextChoices):
+        BOOKED = "booked"
+        EXTENDED = "extended"
+        CANCELLED = "cancelled"
+        RELEASED = "released"
+        UNDONE = "undone"
+
+    member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
+    week = models.DateField()
+    units = models.BigIntegerField()
+    reason = models.CharField(max_length=16, choices=Reason.choices)
+    reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="ledger")
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["member", "week"], name="ledger_account")]
+
+    def __str__(self) -> str:
+        return f"{self.member_id} {self.week} {self.units:+d}"
+
+
+class IdempotencyKey(models.Model):
+    """That a request of this actor was carried out: written with its effect, so a repeat finds the same answer (P3)."""
+
+    actor = models.ForeignKey(Member, models.CASCADE, related_name="+")
+    key = models.CharField(max_length=80)
+    fingerprint = models.CharField(max_length=64)
+    reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="+")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["actor", "key"], name="one_effect_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.actor_id}:{self.key}"

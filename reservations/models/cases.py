@@ -1,0 +1,59 @@
+"""Cases that a person decides, and their rulings."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from .appendonly import AppendOnly
+from .conduct import Demerit
+from .people import Member
+
+
+class Case(models.Model):
+    """A matter for an arbiter (L1). A dispute is about one demerit; while it is open the demerit rests (J4)."""
+
+    class Kind(models.TextChoices):
+        DISPUTE = "dispute"
+
+    class State(models.TextChoices):
+        OPEN = "open"
+        DECIDED = "decided"
+
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    opened_by = models.ForeignKey(Member, models.PROTECT, related_name="cases")
+    opened_at = models.DateTimeField()
+    statement = models.CharField(max_length=2000)
+    demerit = models.ForeignKey(Demerit, models.PROTECT, null=True, related_name="cases")
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ["opened_at", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["demerit"], name="one_dispute_per_demerit", condition=models.Q(kind="dispute")
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class Ruling(AppendOnly):
+    """An arbiter's decision with its reason; never edited (L4)."""
+
+    class Outcome(models.TextChoices):
+        ACCEPTED = "accepted"
+        DECLINED = "declined"
+
+    case = models.ForeignKey(Case, models.PROTECT, related_name="rulings")
+    arbiter = models.ForeignKey(Member, models.PROTECT, related_name="rulings")
+    outcome = models.CharField(max_length=10, choices=Outcome.choices)
+    reason = models.CharField(max_length=2000)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["at", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.outcome} {self.case_id}"

@@ -1,0 +1,82 @@
+"""Who may do what: one function, asked by services, views, links and fragments alike (H8, B2, B3)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from .models import Case, Demerit, Member, Reservation
+
+
+class Action(StrEnum):
+    """What somebody may want to do with a row, or with the lab (`None`)."""
+
+    SEE_SCHEDULE = "see_schedule"
+    BOOK = "book"
+    RELEASE = "release"
+    EXTEND = "extend"
+    CANCEL = "cancel"
+    SEE_NOTE = "see_note"
+    SEE_DEMERIT = "see_demerit"
+    DISPUTE = "dispute"
+    SEE_CASE = "see_case"
+    RULE = "rule"
+    SEE_CASES = "see_cases"
+    ADMINISTER = "administer"
+
+
+_LAB = {
+    Action.SEE_SCHEDULE: lambda member: member.is_approved,
+    Action.BOOK: lambda member: member.is_approved,
+    Action.SEE_CASES: lambda member: member.is_approved and member.is_arbiter,
+    Action.ADMINISTER: lambda member: member.is_approved and member.is_admin,
+}
+
+
+def may(member: Member, action: Action, subject: Reservation | Demerit | Case | None = None) -> bool:
+    """Whether the member may do this. An inactive or unapproved member may do nothing."""
+    if not member.is_approved:
+        return False
+    if subject is None:
+        return bool(_LAB[action](member))
+    if isinstance(subject, Reservation):
+        return _with_reservation(member, action, subject)
+    if isinstance(subject, Demerit):
+        return _with_demerit(member, action, subject)
+    return _with_case(member, action, subject)
+
+
+def _with_reservation(member: Member, action: Action, reservation: Reservation) -> bool:
+    holder = reservation.holder_id == member.pk
+    match action:
+        case Action.SEE_SCHEDULE:
+            return True
+        case Action.RELEASE | Action.EXTEND | Action.CANCEL | Action.SEE_NOTE:
+            return holder or member.is_arbiter
+        case _:
+            return False
+
+
+def _with_demerit(member: Member, action: Action, demerit: Demerit) -> bool:
+    own = demerit.member_id == member.pk
+    match action:
+        case Action.SEE_DEMERIT:
+            return own or member.is_arbiter
+        case Action.DISPUTE:
+            return own
+        case _:
+            return False
+
+
+def is_party(member: Member, case: Case) -> bool:
+    """Whether the case is about something of the member's: a party decides nothing of it (B3)."""
+    return case.opened_by_id == member.pk or (case.demerit is not None and case.demerit.member_id == member.pk)
+
+
+def _with_case(member: Member, action: Action, case: Case) -> bool:
+    match action:
+        case Action.SEE_CASE:
+            return member.is_arbiter or is_party(member, case)
+        case Action.RULE:
+            return member.is_arbiter and not is_party(member, case)
+        case _:
+            return False

@@ -1,0 +1,231 @@
+"""Reads of the ledger: the only place where rows become the values that rules decide on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.db.models import Sum
+
+from .models import Allocation, Case, Demerit, Gpu, HostAccount, Lab, LedgerEntry, Member, Reservation
+from .rules.booking import Card, Holding
+from .rules.interval import Interval
+from .rules.lifecycle import HOLDING, Status
+from .rules.policy import Policy
+from .rules.quota import allowance_units
+from .rules.week import week_of
+
+HOLDING_CODES = [str(status) for status in HOLDING]
+
+
+@dataclass(frozen=True)
+class LabFacts:
+    """The lab as values: name, zone, language, policy, whether its data is simulated, whether it is set up."""
+
+    name: str
+    zone: ZoneInfo
+    language: str
+    policy: Policy
+    simulated: bool
+    is_set_up: bool
+
+
+def lab_facts() -> LabFacts:
+    """The lab of this installation; before set-up, a lab with the defaults."""
+    lab = Lab.objects.filter(pk=1).first() or Lab()
+    return LabFacts(
+        lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None
+    )
+
+
+def card_value(gpu: Gpu) -> Card:
+    """A card as a rule value. `gpu.host` and `gpu.pool` must be loaded."""
+    return Card(gpu.pk, str(gpu), gpu.pool.weight, gpu.service == Gpu.Service.IN_SERVICE)
+
+
+def cards(ids: Iterable[int] | None = None) -> dict[int, Card]:
+    """The cards with these ids (all, when None), by id."""
+    rows = Gpu.objects.select_related("host", "pool")
+    if ids is not None:
+        rows = rows.filter(pk__in=list(ids))
+    return {gpu.pk: card_value(gpu) for gpu in rows}
+
+
+def _holdings(rows: Iterable[Allocation]) -> list[Holding]:
+    return [
+        Holding(
+            row.gpu_id, Interval(row.start, row.end), row.reservation_id, row.reservation.holder_id,
+            str(row.reservation.holder),
+        )
+        for row in rows
+    ]
+
+
+def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
+    """What holds these cards at any instant of `[start, end)`."""
+    rows = (
+        Allocation.objects.filter(gpu__in=list(card_ids), status__in=HOLDING_CODES, start__lt=end, end__gt=start)
+        .select_related("reservation__holder")
+        .order_by("start", "gpu_id")
+    )
+    return _holdings(rows)
+
+
+def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
+    """Everything the member holds or will hold from `from_` on."""
+    rows = Allocation.objects.filter(
+        reservation__holder=member_id, status__in=HOLDING_CODES, end__gt=from_
+    ).select_related("reservation__holder")
+    return _holdings(rows)
+
+
+def future_count(member_id: int, now: datetime) -> int:
+    """How many of the member's reservations have not started (B1)."""
+    return Reservation.objects.filter(holder=member_id, status__in=HOLDING_CODES, start__gt=now).count()
+
+
+def units_used(member_id: int, weeks: Iterable[date]) -> dict[date, int]:
+    """Units charged to the member's account in each of these weeks: always the sum of the ledger's rows (E1)."""
+    wanted = list(weeks)
+    sums = (
+        LedgerEntry.objects.filter(member=member_id, week__in=wanted).values("week").annotate(units=Sum("units")).order_by()
+    )
+    found = {row["week"]: row["units"] for row in sums}
+    return {week: found.get(week, 0) for week in wanted}
+
+
+@dataclass(frozen=True)
+class WeekBalance:
+    """One week of a member's account, in units."""
+
+    week: date
+    used: int
+    allowance: int
+
+    @property
+    def left(self) -> int:
+        return self.allowance - self.used
+
+
+def balances(member: Member, lab: LabFacts, now: datetime) -> list[WeekBalance]:
+    """The member's account for this week and the next."""
+    this = week_of(now, lab.zone)
+    weeks = [this, this + timedelta(days=7)]
+    role = lab.policy.role(member.role)
+    allowance = allowance_units(role.weekly_hours) if role else 0
+    used = units_used(member.pk, weeks)
+    return [WeekBalance(week, used[week], allowance) for week in weeks]
+
+
+def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> Holding | None:
+    """The first reservation that holds the card at or after `after`, other than `not_of`."""
+    rows = Allocation.objects.filter(gpu=gpu_id, status__in=HOLDING_CODES, end__gt=after)
+    if not_of is not None:
+        rows = rows.exclude(reservation=not_of)
+    found = _holdings(rows.select_related("reservation__holder").order_by("start")[:1])
+    return found[0] if found else None
+
+
+def reservation_detail(pk: int) -> Reservation | None:
+    """One reservation with its holder, or None."""
+    return Reservation.objects.select_related("holder").filter(pk=pk).first()
+
+
+def reservations_of(member: Member, now: datetime) -> dict[str, list[Reservation]]:
+    """The member's reservations: `active`, `coming` (soonest first) and the last 30 `past`."""
+    rows = Reservation.objects.filter(holder=member).prefetch_related("allocations__gpu__host")
+    return {
+        "active": list(rows.filter(status=Status.ACTIVE).order_by("end")),
+        "coming": list(rows.filter(status__in=[Status.BOOKED, Status.OFFERED]).order_by("start")),
+        "past": list(rows.exclude(status__in=HOLDING_CODES).order_by("-end")[:30]),
+    }
+
+
+def demerits_of(member: Member) -> list[Demerit]:
+    """The member's whole record, newest first, with the dispute of each."""
+    return list(member.demerits.select_related("reservation").prefetch_related("cases__rulings__arbiter"))
+
+
+def open_cases() -> list[Case]:
+    """Cases that wait for a decision, oldest first."""
+    return list(Case.objects.filter(state=Case.State.OPEN).select_related("opened_by", "demerit__reservation"))
+
+
+def cases_of(member: Member) -> list[Case]:
+    """Cases the member opened, newest first."""
+    return list(Case.objects.filter(opened_by=member).select_related("demerit__reservation").order_by("-opened_at"))
+
+
+def fleet() -> list[Gpu]:
+    """All cards with host, pool and what the sensor last said, in the order of pages."""
+    return list(Gpu.objects.select_related("host", "pool", "state").order_by("host__name", "index", "pk"))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One holding as the schedule draws it."""
+
+    reservation_id: int
+    gpu_id: int
+    start: datetime
+    end: datetime
+    status: str
+    tier: str
+    holder_id: int
+    holder_name: str
+
+
+def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> list[Block]:
+    """What the schedule shows between two instants: everything held, and what ended early with the time it held."""
+    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED)]
+    rows = (
+        Allocation.objects.filter(gpu__in=gpu_ids, status__in=shown, start__lt=end, end__gt=start)
+        .order_by("gpu_id", "start")
+        .values_list(
+            "reservation_id", "gpu_id", "start", "end", "status", "reservation__tier", "reservation__holder_id",
+            "reservation__holder__name",
+        )
+    )
+    return [Block(*row) for row in rows]
+
+
+@dataclass(frozen=True)
+class EndedHolding:
+    """An allocation the sensor must watch: held now, or ended less than a while ago."""
+
+    allocation_id: int
+    reservation_id: int
+    gpu_id: int
+    member_id: int
+    status: str
+    start: datetime
+    end: datetime
+
+
+def watched_allocations(gpu_ids: Iterable[int], since: datetime, now: datetime) -> list[EndedHolding]:
+    """Allocations that have started and that held their card at or after `since`: what monitoring judges."""
+    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED)]
+    rows = Allocation.objects.filter(
+        gpu__in=list(gpu_ids), status__in=shown, start__lte=now, end__gt=since
+    ).values_list("pk", "reservation_id", "gpu_id", "reservation__holder_id", "status", "start", "end")
+    return [EndedHolding(*row) for row in rows.order_by("gpu_id", "start")]
+
+
+def members_by_uid(host_id: int) -> dict[int, int]:
+    """uid → member id for the accounts known on one host (I3: verified)."""
+    return dict(HostAccount.objects.filter(host=host_id).values_list("uid", "member_id"))
+
+
+def open_demerit_points(member: Member, now: datetime) -> int:
+    """Points that count at `now`: not void, not disputed, not aged out (J2, J4)."""
+    rows = member.demerits.filter(state=Demerit.State.COUNTED, expires_at__gt=now)
+    return rows.aggregate(points=Sum("points"))["points"] or 0
+
+
+def pending_members() -> list[Member]:
+    """People who wait for an admin's approval."""
+    return list(Member.objects.filter(approval=Member.Approval.PENDING, is_active=True).order_by("joined_at"))
+
+

@@ -1,0 +1,1 @@
+"""The law as pure functions: standard library only, no clock, no database, no words."""

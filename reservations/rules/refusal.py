@@ -1,0 +1,107 @@
+"""Refusals: each has a code, the number of its rule, the facts its sentence needs, and what would be allowed instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+
+class Code(StrEnum):
+    """Why something was refused. The words are in `reservations.labels`, in both languages."""
+
+    # asking for cards
+    NOT_APPROVED = "not_approved"
+    ROLE_UNKNOWN = "role_unknown"
+    NO_CARDS = "no_cards"
+    CARD_UNKNOWN = "card_unknown"
+    CARD_OUT_OF_SERVICE = "card_out_of_service"
+    TIER_UNKNOWN = "tier_unknown"
+    TIER_NEEDS_GRANT = "tier_needs_grant"
+    END_BEFORE_START = "end_before_start"
+    OFF_RASTER = "off_raster"
+    TOO_SHORT = "too_short"
+    TOO_LONG = "too_long"
+    IN_PAST = "in_past"
+    DAY_NOT_OPEN = "day_not_open"
+    TIME_SKIPPED = "time_skipped"
+    TIME_TWICE = "time_twice"
+    CARD_TAKEN = "card_taken"
+    CARDS_AT_ONCE = "cards_at_once"
+    OPEN_FUTURE = "open_future"
+    QUOTA = "quota"
+    KEY_REUSED = "key_reused"
+    # changing a reservation
+    NOT_YOURS = "not_yours"
+    STALE = "stale"
+    WRONG_STATUS = "wrong_status"
+    NOT_LATER = "not_later"
+    STILL_RUNNING = "still_running"
+    UNDO_OVER = "undo_over"
+    GRACE_OVER = "grace_over"
+    # links
+    LINK_FORGED = "link_forged"
+    LINK_EXPIRED = "link_expired"
+    LINK_OVERTAKEN = "link_overtaken"
+    # conduct and cases
+    DISPUTE_OVER = "dispute_over"
+    ALREADY_DISPUTED = "already_disputed"
+    TEXT_MISSING = "text_missing"
+    NOT_ARBITER = "not_arbiter"
+    PARTY = "party"
+    CASE_DECIDED = "case_decided"
+
+
+RULE: Mapping[Code, str] = MappingProxyType(
+    {
+        Code.NOT_APPROVED: "B2", Code.ROLE_UNKNOWN: "B1", Code.NO_CARDS: "G2", Code.CARD_UNKNOWN: "G1",
+        Code.CARD_OUT_OF_SERVICE: "G5", Code.TIER_UNKNOWN: "C1", Code.TIER_NEEDS_GRANT: "C2",
+        Code.END_BEFORE_START: "A1", Code.OFF_RASTER: "A1", Code.TOO_SHORT: "A1", Code.TOO_LONG: "A1",
+        Code.IN_PAST: "A4", Code.DAY_NOT_OPEN: "A4", Code.TIME_SKIPPED: "A3", Code.TIME_TWICE: "A3",
+        Code.CARD_TAKEN: "C3", Code.CARDS_AT_ONCE: "B1", Code.OPEN_FUTURE: "B1", Code.QUOTA: "E2",
+        Code.KEY_REUSED: "K4", Code.NOT_YOURS: "H8", Code.STALE: "H8", Code.WRONG_STATUS: "H", Code.NOT_LATER: "H5",
+        Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.LINK_FORGED: "K4",
+        Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
+        Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What would be allowed instead, as the values of the same form (`start`, `end` instants; `cards` ids)."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why not. `facts` fill the sentence of its code."""
+
+    code: Code
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    alternative: Alternative | None = None
+
+    @property
+    def rule(self) -> str:
+        """The number of the rule in docs/policy.md."""
+        return RULE[self.code]
+
+
+class Refused(Exception):
+    """A request that the law does not allow, with every reason at once. Nothing was written."""
+
+    def __init__(self, refusals: Iterable[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__(", ".join(refusal.code for refusal in self.refusals))
+
+    @property
+    def codes(self) -> list[Code]:
+        return [refusal.code for refusal in self.refusals]
+
+
+def refuse(code: Code, alternative: Alternative | None = None, **facts: Any) -> Refused:
+    """A refusal with one reason, ready to raise."""
+    return Refused([Refusal(code, facts, alternative)])

@@ -1,0 +1,1 @@
+"""What changes the ledger. Each service: transaction, lock, facts, rules, rows, audit, outbox."""

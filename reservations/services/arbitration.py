@@ -1,0 +1,54 @@
+"""Deciding cases: with a reason, by somebody who is no party, once (B3, L)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from .. import permissions
+from ..models import Case, Demerit, Member, Notification, Ruling
+from ..rules.refusal import Code, refuse
+from . import audit, locking, outbox
+
+
+def rule(
+    case_id: int, outcome: Ruling.Outcome, reason: str, *, by: Member, version: int, now: datetime, origin: str = "page"
+) -> Ruling:
+    """Decides a case. A dispute accepted voids the demerit; declined, it counts again, its time of rest not ageing it.
+
+    Raises `Refused` when the arbiter is a party, the reason is empty, or the case was changed or decided meanwhile.
+    """
+    text = reason.strip()
+    with locking.hold(members=[by.pk]):
+        case = Case.objects.select_for_update(of=("self",)).select_related("demerit").filter(pk=case_id).first()
+        if case is None or not permissions.may(by, permissions.Action.SEE_CASE, case):
+            raise refuse(Code.NOT_YOURS)
+        if not by.is_arbiter:
+            raise refuse(Code.NOT_ARBITER)
+        if permissions.is_party(by, case):
+            raise refuse(Code.PARTY)
+        if case.state != Case.State.OPEN:
+            raise refuse(Code.CASE_DECIDED)
+        if case.version != version:
+            raise refuse(Code.STALE)
+        if not text:
+            raise refuse(Code.TEXT_MISSING)
+        ruling = Ruling.objects.create(case=case, arbiter=by, outcome=outcome, reason=text, at=now)
+        case.state = Case.State.DECIDED
+        case.version += 1
+        case.save(update_fields=["state", "version"])
+        if case.demerit is not None:
+            _settle(case.demerit, case, outcome, now)
+            outbox.write(
+                Notification.Kind.RULING, case.opened_by, key=f"ruling:{ruling.pk}", due_at=now, demerit=case.demerit
+            )
+        audit.note("rule", case, actor=by, origin=origin, now=now, reason=text, outcome=str(outcome))
+        return ruling
+
+
+def _settle(demerit: Demerit, case: Case, outcome: Ruling.Outcome, now: datetime) -> None:
+    if outcome == Ruling.Outcome.ACCEPTED:
+        demerit.state = Demerit.State.VOID
+    else:
+        demerit.state = Demerit.State.COUNTED
+        demerit.expires_at += max(now - case.opened_at, timedelta())  # while disputed it did not age (J4)
+    demerit.save(update_fields=["state", "expires_at"])

@@ -1,0 +1,20 @@
+"""The audit's one pen."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+
+from ..models import AuditEntry, Member
+
+
+def note(
+    verb: str, subject: Model, *, actor: Member | None, origin: str, now: datetime, reason: str = "", **change: Any
+) -> AuditEntry:
+    """Writes who did what to which row, in the caller's transaction. `change` must be JSON-able."""
+    return AuditEntry.objects.create(
+        at=now, actor=actor, origin=origin, verb=verb, subject=type(subject).__name__.lower(), subject_id=subject.pk,
+        change=change, reason=reason,
+    )

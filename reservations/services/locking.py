@@ -1,0 +1,54 @@
+"""The one lock door. docs/locking.md says who takes what, and why in this order.
+
+The database's own constraint makes a double booking impossible. This lock protects sums (quota, caps), which no
+constraint expresses, and keeps racing writers in a queue instead of in a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from django.db import DatabaseError, OperationalError, connection, transaction
+
+from ..models import Gpu, Member
+
+LOCK_WAIT_S = 3
+_BUSY_STATES = {"55P03", "40P01", "40001"}  # lock not available, deadlock detected, serialisation failure
+
+
+class Busy(Exception):
+    """The lock was not to be had in time. Nothing was written; trying again in `retry_after` seconds may succeed."""
+
+    retry_after = 2
+
+
+@contextmanager
+def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[None]:
+    """A transaction that has locked these members, then these cards, each in order of their key.
+
+    On SQLite the transaction itself is the lock (BEGIN IMMEDIATE: one writer). On PostgreSQL rows are locked
+    `FOR NO KEY UPDATE`, which does not hinder foreign keys. Waits at most 3 s. Must be the outermost transaction: what
+    is read inside must be what was committed before the lock was had. Raises `Busy`.
+    """
+    try:
+        with transaction.atomic(durable=True):
+            if connection.vendor == "postgresql":
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'")
+                for model, ids in ((Member, members), (Gpu, cards)):
+                    if wanted := sorted(set(ids)):
+                        list(
+                            model._default_manager.select_for_update(no_key=True)
+                            .filter(pk__in=wanted).order_by("pk").values_list("pk", flat=True)
+                        )
+            yield
+    except OperationalError as problem:
+        if _is_busy(problem):
+            raise Busy from problem
+        raise
+
+
+def _is_busy(problem: DatabaseError) -> bool:
+    cause = problem.__cause__
+    return getattr(cause, "sqlstate", None) in _BUSY_STATES or "database is locked" in str(problem)

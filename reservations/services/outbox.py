@@ -1,0 +1,36 @@
+"""Messages as rows: written with the fact that causes them, sent after (K2)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from ..models import Demerit, Member, Notification, Reservation
+from ..rules.policy import Policy
+
+
+def write(
+    kind: Notification.Kind, member: Member, *, key: str, due_at: datetime,
+    reservation: Reservation | None = None, demerit: Demerit | None = None,
+) -> None:
+    """Queues one message in the caller's transaction; the same `key` a second time writes nothing."""
+    Notification.objects.bulk_create(
+        [
+            Notification(
+                key=key, kind=kind, member=member, reservation=reservation, demerit=demerit,
+                reservation_version=reservation.version if reservation else None, due_at=due_at,
+            )
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:
+    """The message 10 minutes before the end: save and release (K1).
+
+    Written at each booking and extension for the end then valid; one whose end no longer holds is dropped unsent.
+    """
+    due = max(reservation.end - timedelta(seconds=policy.ending_notice_s), now)
+    write(
+        Notification.Kind.ENDING, reservation.holder, key=f"ending:{reservation.pk}:v{reservation.version}", due_at=due,
+        reservation=reservation,
+    )

@@ -1,0 +1,72 @@
+"""What the sensor tells the ledger. Called by monitoring only; never written means unknown (I1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from ..models import Allocation, CardState
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One judged look at one card. `sampled_at` is when the host looked, by the server's clock.
+
+    `owner_ids`: members whose processes were seen, verified or resolved. `None` stands for what could not be read.
+    """
+
+    gpu_id: int
+    state: CardState.State
+    sampled_at: datetime
+    utilization: int | None = None
+    memory_used: int | None = None
+    temperature: int | None = None
+    process_count: int | None = None
+    owner_ids: tuple[int, ...] = ()
+    simulated: bool = False
+
+
+def record(sightings: Iterable[Sighting]) -> None:
+    """Keeps the latest sighting of each card; an older one than what is kept changes nothing.
+
+    `since` stays while the state stays; `free_streak` counts sightings in a row that showed the card free (H4).
+    """
+    wanted = {one.gpu_id: one for one in sightings}
+    kept = {row.gpu_id: row for row in CardState.objects.filter(gpu__in=wanted)}
+    rows = []
+    for gpu_id, one in wanted.items():
+        old = kept.get(gpu_id)
+        if old is not None and old.sampled_at >= one.sampled_at:
+            continue
+        same = old is not None and old.state == one.state
+        free = one.state == CardState.State.FREE
+        rows.append(
+            CardState(
+                gpu_id=gpu_id, state=one.state, since=old.since if old and same else one.sampled_at,
+                sampled_at=one.sampled_at, utilization=one.utilization, memory_used=one.memory_used,
+                temperature=one.temperature, process_count=one.process_count, owner_ids=list(one.owner_ids),
+                free_streak=(old.free_streak if old else 0) + 1 if free else 0, simulated=one.simulated,
+            )
+        )
+    CardState.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["gpu"],
+        update_fields=[
+            "state", "since", "sampled_at", "utilization", "memory_used", "temperature", "process_count", "owner_ids",
+            "free_streak", "simulated",
+        ],
+    )
+
+
+def saw_processes(seen: Mapping[int, datetime]) -> None:
+    """Notes that processes of the holder or a collaborator were seen under these allocations (id → when).
+
+    The first sighting is kept for ever; the last only moves forward.
+    """
+    for allocation_id, at in seen.items():
+        Allocation.objects.filter(pk=allocation_id, first_seen=None).update(first_seen=at)
+        Allocation.objects.filter(pk=allocation_id).filter(Q(last_seen=None) | Q(last_seen__lt=at)).update(last_seen=at)
