@@ -98,17 +98,10 @@ class Reader:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, reader: Reader) -> None:
-    """Answer each line of ``requests`` with one line in ``answers``, until the requests end.
-
-    Ends after answering ``mismatch`` too: a process keeps the library it has loaded, so only a new one can get the
-    library that goes with the new driver.
-    """
+    """Answer each line of ``requests`` with one line in ``answers``, until the requests end."""
     for line in iter(lambda: requests.readline(64), b""):
-        reading = reader.read(_asked_sequence(line))
-        answers.write(reading.to_json().encode("ascii") + b"\n")
+        answers.write(reader.read(_asked_sequence(line)).to_json().encode("ascii") + b"\n")
         answers.flush()
-        if reading.problem is not None and reading.problem.code == "mismatch":
-            return
 
 
 def _asked_sequence(line: bytes) -> Optional[int]:

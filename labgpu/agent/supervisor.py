@@ -123,6 +123,9 @@ class ReaderSupervisor:
             if answer.host != self._host:
                 return self._rubbish(child, f"the reader answers for {answer.host}, not for {self._host}")
             if answer.sequence == self._sequence:
+                if answer.problem is not None and answer.problem.code == "mismatch":
+                    # A process keeps the library it has loaded: only a new one gets what goes with the new driver.
+                    self._end(child)
                 return answer
 
     def _ready_child(self) -> _Child:
