@@ -15,9 +15,14 @@ SHARED = ROOT.parent / "shared"
 OURS = ("django", "celery", "reservations", "monitoring", "labgpu")
 NEEDS_DATABASE = {"db", "transactional_db", "django_db_setup", "live_server", "fresh_database_url", "database_env"}
 NO_BROWSER = "SKIP_E2E=1: the browser tests were left out on request"
-CHROMIUM_FLAGS = (
-    "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
-).split()
+CHROMIUM_FLAGS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:

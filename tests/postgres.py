@@ -132,7 +132,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], home: Path, log: Path) -
 def main() -> int:
     command = sys.argv[1:]
     if not command:
-        raise SystemExit("tests: give the command to run beside PostgreSQL, for example python -m tests.postgres pytest tests/reservations")
+        raise SystemExit("tests: give the command to run, for example python -m tests.postgres pytest tests/reservations")
     if command[0] == "pytest":
         command = [sys.executable, "-m", *command]
     with server() as socket_folder:

@@ -15,9 +15,26 @@ from django.core.exceptions import ImproperlyConfigured
 
 # The caller's own installation must not leak into the tests.
 for _name in (
-    "DATABASE_URL REDIS_URL SITE_URL EMAIL_URL EMAIL_FROM BEHIND_PROXY PROXY_COUNT ALLOWED_HOSTS DEBUG LANGUAGE_CODE "
-    "LABGPU_HOST LABGPU_HOSTS SCENARIO_DIR SWEEP_SECONDS SAMPLE_SECONDS READ_DEADLINE_SECONDS LOG_LEVEL HOST PORT"
-).split():
+    "DATABASE_URL",
+    "REDIS_URL",
+    "SITE_URL",
+    "EMAIL_URL",
+    "EMAIL_FROM",
+    "BEHIND_PROXY",
+    "PROXY_COUNT",
+    "ALLOWED_HOSTS",
+    "DEBUG",
+    "LANGUAGE_CODE",
+    "LABGPU_HOST",
+    "LABGPU_HOSTS",
+    "SCENARIO_DIR",
+    "SWEEP_SECONDS",
+    "SAMPLE_SECONDS",
+    "READ_DEADLINE_SECONDS",
+    "LOG_LEVEL",
+    "HOST",
+    "PORT",
+):
     os.environ.pop(_name, None)
 os.environ["SECRET_KEY"] = "only-for-tests"
 # The browser's driver runs an event loop in the test's thread, where Django otherwise refuses the database.

@@ -60,7 +60,7 @@ def say(line: str, *, file: Any = None) -> None:
 
 
 def run_only(plan: Plan, name: str) -> int:
-    """Becomes the one part. Needs REDIS_URL: a broker of its own would serve no other part."""
+    """Becomes the one part, or prepares and ends. Needs REDIS_URL: a broker of its own would serve no other part."""
     if plan.broker_url is None and name != "prepare":
         raise Trouble("A part that runs by itself needs the broker's address: give REDIS_URL=redis://HOST:6379/0.")
     env = parts.base_env(plan, os.environ, plan.broker_url or "")
@@ -78,6 +78,7 @@ def run_only(plan: Plan, name: str) -> int:
     part = ONLY[name](plan, env)
     os.chdir(BASE_DIR)
     os.execvpe(part.command[0], part.command, dict(part.env))
+    raise AssertionError("execvpe does not return")
 
 
 class _Signals:
@@ -224,7 +225,7 @@ def _prepare(plan: Plan, env: dict[str, str], *, stopping: Callable[[], bool]) -
             child.stop()
             return None
         time.sleep(0.02)
-    assert child.process.stdout is not None  # noqa: S101 (asked for above)
+    assert child.process.stdout is not None  # asked for above
     # The answer is one short line, so the pipe held it all while the child ran.
     said = child.process.stdout.read().decode()
     child.process.stdout.close()

@@ -215,7 +215,9 @@ def check_port_free(bind_host: str, port: int) -> None:
             probe.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise Trouble(f"Port {port} is taken: stop what uses it or choose another, for example PORT={_other(port)}.") from error
+                raise Trouble(
+                    f"Port {port} is taken: stop what uses it or choose another, for example PORT={_other(port)}."
+                ) from error
             if error.errno == errno.EACCES:
                 raise Trouble(f"Port {port} is not open to this user: choose one above 1023, for example PORT=8000.") from error
             raise Trouble(f"HOST={bind_host} PORT={port} cannot be used ({_reason(error)}): try HOST=127.0.0.1.") from error

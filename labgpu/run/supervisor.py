@@ -4,6 +4,7 @@ Only processes that this supervisor started are ever signalled: each child leads
 group is signalled while its leader has not yet been reaped, so that its number cannot have passed to anybody else.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -74,7 +75,7 @@ class Child:
                 stdout=stdout if stdout is not None else output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 (the supervisor has one thread only)
+                preexec_fn=_die_with(os.getpid()),  # safe: the supervisor has one thread only
             )
         finally:
             if output is not None:
@@ -113,16 +114,16 @@ class Child:
         return by_itself
 
     def _signal_group(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: "not permitted" for a group of zombies
             os.killpg(self.process.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says "not permitted" of a group of zombies
-            pass
 
 
 class Keeper:
     """One part kept running: restarted when it dies, given up when it dies MOST_DEATHS times in DEATHS_WINDOW_S."""
 
-    def __init__(self, part: Part, log: Path | None, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, part: Part, log: Path | None, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.part = part
         self.log = log
         self.given_up = False
