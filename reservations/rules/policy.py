@@ -24,6 +24,10 @@ class Role:
 
     weekly_hours: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.weekly_hours, int) or self.weekly_hours < 0:
+            raise BadPolicy("weekly_hours takes a whole number, 0 or more")
+
 
 def _balanced_roles() -> Mapping[str, Role]:
     return MappingProxyType({"undergraduate": Role(20), "master": Role(60), "phd": Role(100), "staff": Role(100)})

@@ -52,6 +52,13 @@ class Code(StrEnum):
     NOT_ARBITER = "not_arbiter"
     PARTY = "party"
     CASE_DECIDED = "case_decided"
+    # people and cards of the lab
+    INVITE_OVER = "invite_over"
+    EMAIL_KNOWN = "email_known"
+    LAST_ADMIN = "last_admin"
+    UNIX_KNOWN = "unix_known"
+    HOST_KNOWN = "host_known"
+    CARD_KNOWN = "card_known"
 
 
 RULE: Mapping[Code, str] = MappingProxyType(
@@ -65,6 +72,8 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.LINK_FORGED: "K4",
         Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
+        Code.INVITE_OVER: "B2", Code.EMAIL_KNOWN: "B2", Code.LAST_ADMIN: "B3", Code.UNIX_KNOWN: "I3",
+        Code.HOST_KNOWN: "G1", Code.CARD_KNOWN: "G1",
     }
 )
 

@@ -23,12 +23,12 @@ class Command(BaseCommand):
 def compile_one(source: Path) -> bool:
     """Writes the .mo beside this .po unless it is up to date; whole or not at all, as other processes may be reading it."""
     target = source.with_suffix(".mo")
-    changed = source.stat().st_mtime_ns
-    if target.exists() and target.stat().st_mtime_ns == changed:
+    changed = source.stat().st_mtime
+    if target.exists() and int(target.stat().st_mtime) == int(changed):  # an image's layers keep whole seconds only
         return False
     new = target.with_suffix(f".mo.{os.getpid()}")
     polib.pofile(str(source)).save_as_mofile(str(new))
     # The same time on both files, not "newer than": a checkout of an older .po must be compiled again as well.
-    os.utime(new, ns=(changed, changed))
+    os.utime(new, (changed, changed))
     new.replace(target)
     return True

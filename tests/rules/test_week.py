@@ -1,0 +1,164 @@
+"""A2, A3, A4: lab time."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reservations.rules.interval import Interval
+from reservations.rules.week import (
+    NoSuchLocalTime,
+    day_start,
+    last_day,
+    last_open_day,
+    on_raster,
+    opens_at,
+    round_to_raster,
+    rule_instant,
+    typed_instant,
+    week_interval,
+    week_of,
+    weeks_of,
+)
+
+SHANGHAI, NEW_YORK, LONDON = ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York"), ZoneInfo("Europe/London")
+LORD_HOWE, KATHMANDU, SAO_PAULO = ZoneInfo("Australia/Lord_Howe"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/Sao_Paulo")
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)
+
+
+def local(*parts: int) -> datetime:
+    return datetime(*parts)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("reading", "zone", "instant"),
+    [
+        (local(2026, 12, 1, 22), SHANGHAI, utc(2026, 12, 1, 14)),
+        (local(2026, 12, 1, 22), KATHMANDU, utc(2026, 12, 1, 16, 15)),
+        (local(2026, 7, 1, 12), LONDON, utc(2026, 7, 1, 11)),
+        (local(2026, 12, 1, 12), LONDON, utc(2026, 12, 1, 12)),
+    ],
+)
+def test_a3_a_typed_time_that_exists_once_is_that_instant(reading: datetime, zone: ZoneInfo, instant: datetime) -> None:
+    assert typed_instant(reading, zone) == instant
+
+
+@pytest.mark.parametrize(
+    ("reading", "zone", "twice", "readings"),
+    [
+        # New York skips 02:00-03:00 on 8 March 2026 and repeats 01:00-02:00 on 1 November.
+        (local(2026, 3, 8, 2, 30), NEW_YORK, False, (utc(2026, 3, 8, 6, 30), utc(2026, 3, 8, 7, 30))),
+        (local(2026, 11, 1, 1, 30), NEW_YORK, True, (utc(2026, 11, 1, 5, 30), utc(2026, 11, 1, 6, 30))),
+        # Lord Howe moves by half an hour.
+        (local(2026, 4, 5, 1, 45), LORD_HOWE, True, (utc(2026, 4, 4, 14, 45), utc(2026, 4, 4, 15, 15))),
+    ],
+)
+def test_a3_a_typed_time_that_is_skipped_or_double_is_refused_with_both_readings(
+    reading: datetime, zone: ZoneInfo, twice: bool, readings: tuple[datetime, datetime]
+) -> None:
+    with pytest.raises(NoSuchLocalTime) as caught:
+        typed_instant(reading, zone)
+    assert (caught.value.twice, caught.value.readings) == (twice, readings)
+
+
+@pytest.mark.parametrize(
+    ("reading", "zone", "instant"),
+    [
+        (local(2026, 3, 8, 2, 30), NEW_YORK, utc(2026, 3, 8, 7)),  # the first instant after the gap
+        (local(2026, 11, 1, 1, 30), NEW_YORK, utc(2026, 11, 1, 5, 30)),  # the first of two
+        (local(2018, 11, 4, 0, 0), SAO_PAULO, utc(2018, 11, 4, 3)),  # midnight itself was skipped there
+        (local(2026, 10, 4, 2, 15), LORD_HOWE, utc(2026, 10, 3, 15, 30)),
+    ],
+)
+def test_a3_a_rule_takes_the_first_instant_after_a_gap_and_the_first_of_two(
+    reading: datetime, zone: ZoneInfo, instant: datetime
+) -> None:
+    assert rule_instant(reading, zone) == instant
+
+
+@pytest.mark.parametrize(
+    ("zone", "monday", "hours"),
+    [
+        (SHANGHAI, date(2026, 11, 30), 168),
+        (NEW_YORK, date(2026, 3, 2), 167),
+        (NEW_YORK, date(2026, 10, 26), 169),
+        (LORD_HOWE, date(2026, 9, 28), 167.5),
+        (LORD_HOWE, date(2026, 3, 30), 168.5),
+    ],
+)
+def test_a2_a_quota_week_has_the_hours_the_zone_gives(zone: ZoneInfo, monday: date, hours: float) -> None:
+    assert week_interval(monday, zone).length == timedelta(hours=hours)
+
+
+def test_a2_a_week_begins_on_monday_midnight_of_the_lab() -> None:
+    assert week_of(utc(2026, 11, 29, 15, 59), SHANGHAI) == date(2026, 11, 23)
+    assert week_of(utc(2026, 11, 29, 16, 0), SHANGHAI) == date(2026, 11, 30)
+
+
+def test_qt_11_a_reservation_across_sunday_midnight_falls_into_two_weeks() -> None:
+    held = Interval(utc(2026, 11, 29, 14), utc(2026, 11, 29, 20))  # Sunday 22:00 to Monday 04:00 in Shanghai
+    assert [(week, part.length) for week, part in weeks_of(held, SHANGHAI)] == [
+        (date(2026, 11, 23), timedelta(hours=2)),
+        (date(2026, 11, 30), timedelta(hours=4)),
+    ]
+
+
+@given(
+    st.sampled_from([SHANGHAI, NEW_YORK, LONDON, LORD_HOWE, KATHMANDU]),
+    st.datetimes(min_value=local(2025, 1, 1), max_value=local(2027, 12, 31)),
+    st.integers(min_value=1, max_value=40 * 24 * 60),
+)
+def test_a2_the_weeks_of_an_interval_are_its_parts_without_gap_or_overlap(
+    zone: ZoneInfo, start: datetime, minutes: int
+) -> None:
+    held = Interval(start.replace(tzinfo=UTC), start.replace(tzinfo=UTC) + timedelta(minutes=minutes))
+    parts = list(weeks_of(held, zone))
+    assert parts[0][1].start == held.start
+    assert parts[-1][1].end == held.end
+    for (week, part), (following, later) in zip(parts, parts[1:], strict=False):
+        assert part.end == later.start
+        assert following - week == timedelta(days=7)
+    for week, part in parts:
+        assert week_of(part.start, zone) == week
+
+
+def test_a4_a_day_opens_at_noon_fourteen_days_before() -> None:
+    noon = utc(2026, 11, 30, 4)  # 12:00 in Shanghai
+    rule = {"days_before": 14, "at": time(12)}
+    assert opens_at(date(2026, 12, 14), SHANGHAI, **rule) == noon
+    assert last_open_day(noon, SHANGHAI, **rule) == date(2026, 12, 14)
+    assert last_open_day(noon - timedelta(seconds=1), SHANGHAI, **rule) == date(2026, 12, 13)
+
+
+def test_a4_an_end_at_midnight_does_not_touch_the_next_day() -> None:
+    midnight = day_start(date(2026, 12, 2), SHANGHAI)
+    assert last_day(Interval(midnight - timedelta(hours=2), midnight), SHANGHAI) == date(2026, 12, 1)
+    assert last_day(Interval(midnight - timedelta(hours=2), midnight + timedelta(seconds=1)), SHANGHAI) == date(2026, 12, 2)
+
+
+@pytest.mark.parametrize(
+    ("instant", "zone", "fits"),
+    [
+        (utc(2026, 12, 1, 14), SHANGHAI, True),
+        (utc(2026, 12, 1, 14, 15), KATHMANDU, True),  # 20:00 there
+        (utc(2026, 12, 1, 14, 7), SHANGHAI, False),
+        (utc(2026, 12, 1, 14, 0, 1), SHANGHAI, False),
+    ],
+)
+def test_a1_the_raster_goes_by_the_local_clock(instant: datetime, zone: ZoneInfo, fits: bool) -> None:
+    assert on_raster(instant, 900, zone) is fits
+
+
+@given(st.datetimes(min_value=local(2025, 1, 1), max_value=local(2027, 12, 31)), st.sampled_from([SHANGHAI, KATHMANDU]))
+def test_a1_rounding_gives_the_nearest_steps_around(moment: datetime, zone: ZoneInfo) -> None:
+    instant = moment.replace(tzinfo=UTC)
+    down, up = round_to_raster(instant, 900, zone, up=False), round_to_raster(instant, 900, zone, up=True)
+    assert down <= instant <= up
+    assert up - down in (timedelta(0), timedelta(minutes=15))
+    assert on_raster(down, 900, zone)
+    assert on_raster(up, 900, zone)
