@@ -88,14 +88,12 @@ def test_a_process_hidden_from_us_is_denied_and_not_gone(monkeypatch: pytest.Mon
         assert signal == 0
         raise PermissionError
 
-    monkeypatch.setattr(procfs.os, "open", missing)
-    monkeypatch.setattr(procfs.os, "kill", not_ours)
+    monkeypatch.setattr(os, "open", missing)
+    monkeypatch.setattr(os, "kill", not_ours)
     assert ProcFs().owner(4242).problem == "denied"
 
 
-def test_a_pid_given_away_during_the_look_up_does_not_name_the_newcomer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pid_given_away_during_the_look_up_does_not_name_the_newcomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process(tmp_path, 7, f"7 (a) {FIELDS_AFTER_THE_COMMAND}", "Uid:\t1003\t1003\t1003\t1003\n")
     really_read = procfs._read
 

@@ -23,7 +23,7 @@ SHORT_S = 0.3
 
 # Does what the file "act" says at each request. Notes its pid, so that a test can count the children.
 CHILD = """
-import os, sys, time, pathlib
+import dataclasses, os, sys, time, pathlib
 from labgpu.agent.reading import Problem, Reading
 here = pathlib.Path(sys.argv[1])
 with open(here / "children", "a") as file:
@@ -42,6 +42,8 @@ for line in iter(sys.stdin.buffer.readline, b""):
     host = "gpu-b" if act() == "another host" else "gpu-a"
     problem = Problem("mismatch", "") if act() == "mismatch" else None
     answer = Reading(host, "b-1", int(line), time.time(), 1, "to " + line.decode().strip(), problem, False, ())
+    if act() == "old first":
+        print(dataclasses.replace(answer, sequence=int(line) - 1, driver="old").to_json(), flush=True)
     print(answer.to_json(), flush=True)
     (here / "answered").write_text(line.decode())
 """
@@ -99,9 +101,7 @@ def hang(supervisor: ReaderSupervisor, child: Child) -> Reading:
     return supervisor.read()
 
 
-def test_no_child_is_started_before_the_first_look_and_one_serves_all(
-    supervisor: ReaderSupervisor, child: Child
-) -> None:
+def test_no_child_is_started_before_the_first_look_and_one_serves_all(supervisor: ReaderSupervisor, child: Child) -> None:
     assert child.pids() == []
     found = [supervisor.read() for _ in range(3)]
     assert [reading.problem for reading in found] == [None] * 3
@@ -165,9 +165,7 @@ def test_a_stuck_child_that_has_died_is_replaced(supervisor: ReaderSupervisor, c
     assert len(child.pids()) == 2
 
 
-def test_a_child_killed_between_two_looks_is_replaced_and_no_look_is_lost(
-    supervisor: ReaderSupervisor, child: Child
-) -> None:
+def test_a_child_killed_between_two_looks_is_replaced_and_no_look_is_lost(supervisor: ReaderSupervisor, child: Child) -> None:
     supervisor.read()
     os.kill(child.pids()[0], signal.SIGKILL)
     wait_until(lambda: not is_alive(child.pids()[0]))
@@ -175,15 +173,19 @@ def test_a_child_killed_between_two_looks_is_replaced_and_no_look_is_lost(
     assert len(child.pids()) == 2
 
 
-def test_a_child_that_dies_during_a_look_is_said_to_and_the_next_look_works(
-    supervisor: ReaderSupervisor, child: Child
-) -> None:
+def test_a_child_that_dies_during_a_look_is_said_to_and_the_next_look_works(supervisor: ReaderSupervisor, child: Child) -> None:
     child.act("die")
     problem = Problem("reader_died", "the reader ended with status 3; the next look starts another")
     assert [supervisor.read().problem, supervisor.read().problem] == [problem, problem]
     child.act("answer")
     assert supervisor.read().problem is None
     assert len(child.pids()) == 3
+
+
+def test_an_answer_to_another_request_is_not_taken_for_this_one(supervisor: ReaderSupervisor, child: Child) -> None:
+    child.act("old first")
+    found = [supervisor.read() for _ in range(2)]
+    assert [reading.driver for reading in found] == [f"to {reading.sequence}" for reading in found]
 
 
 def test_a_child_that_answers_rubbish_is_ended_and_replaced(supervisor: ReaderSupervisor, child: Child) -> None:
@@ -200,9 +202,7 @@ def test_a_child_that_answers_for_another_host_is_not_believed(supervisor: Reade
     assert supervisor.read().problem == Problem("bad_answer", "the reader answers for gpu-b, not for gpu-a")
 
 
-def test_a_child_whose_library_no_longer_fits_the_driver_is_replaced(
-    supervisor: ReaderSupervisor, child: Child
-) -> None:
+def test_a_child_whose_library_no_longer_fits_the_driver_is_replaced(supervisor: ReaderSupervisor, child: Child) -> None:
     child.act("mismatch")
     assert supervisor.read().problem == Problem("mismatch", "")
     assert not is_alive(child.pids()[0])
@@ -219,9 +219,7 @@ def test_a_command_that_cannot_be_started_is_a_problem_and_no_error() -> None:
     assert "could not be started" in problem.detail
 
 
-def test_several_threads_share_one_child_and_each_gets_its_own_answer(
-    supervisor: ReaderSupervisor, child: Child
-) -> None:
+def test_several_threads_share_one_child_and_each_gets_its_own_answer(supervisor: ReaderSupervisor, child: Child) -> None:
     found: list[Reading] = []
     threads = [threading.Thread(target=lambda: found.append(supervisor.read())) for _ in range(8)]
     for thread in threads:
@@ -252,33 +250,38 @@ def test_what_the_supervisor_makes_up_is_marked_as_simulated_where_it_plays_a_si
     assert (reading.simulated, reading.boot_id) == (True, "")
 
 
-def test_after_a_fork_each_process_has_a_child_of_its_own(supervisor: ReaderSupervisor, child: Child) -> None:
-    supervisor.read()
+@pytest.mark.parametrize("hanging", [False, True])
+def test_after_a_fork_each_process_has_a_child_of_its_own(child: Child, hanging: bool) -> None:
     program = f"""
-import os, sys
+import os, pathlib
 from labgpu.agent.supervisor import ReaderSupervisor
 one = ReaderSupervisor({child.command!r}, {DEADLINE_S}, "gpu-a")
 assert one.read().problem is None
+expected = None
+if {hanging}:
+    pathlib.Path({str(child.here / "act")!r}).write_text("hang")
+    one._deadline_s, expected = {SHORT_S}, "hung"
+def look():
+    problem = one.read().problem
+    return problem and problem.code
+assert look() == expected
 pid = os.fork()
 if pid == 0:
-    ok = one.read().problem is None
+    found = look()
     one.close()
-    os._exit(0 if ok else 1)
-status = os.waitpid(pid, 0)[1]
-assert status == 0, status
-assert one.read().problem is None
+    os._exit(0 if found == expected else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert look() == expected
 one.close()
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)
-    assert len(child.pids()) == 3
+    assert len(child.pids()) == 2
 
 
 # The real reader as a child
 
 
-def test_the_reader_is_found_wherever_the_supervisor_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reader_is_found_wherever_the_supervisor_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ReaderSupervisor(reader_command("gpu-a"), 2 * DEADLINE_S, "gpu-a") as supervisor:
         found = [supervisor.read() for _ in range(2)]
@@ -288,9 +291,7 @@ def test_the_reader_is_found_wherever_the_supervisor_is_started(
 
 @pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has a driver")
 def test_a_host_without_a_driver_says_so_and_lives_on() -> None:
-    answered = subprocess.run(
-        reader_command("gpu-a"), cwd=ROOT, input=b"\n\n900\n", capture_output=True, check=True, timeout=30
-    )
+    answered = subprocess.run(reader_command("gpu-a"), cwd=ROOT, input=b"\n\n900\n", capture_output=True, check=True, timeout=30)
     found = [Reading.from_json(line) for line in answered.stdout.splitlines()]
     assert [reading.problem for reading in found] == [Problem("no_library", "NVML Shared Library Not Found")] * 3
     assert [reading.sequence for reading in found] == [1, 2, 900]
@@ -320,3 +321,29 @@ time.sleep(60)
     parent.wait()
     parent.stdout.close()
     wait_until(lambda: not is_alive(int(pid)))
+
+
+def test_what_a_driver_library_prints_does_not_land_between_the_answers() -> None:
+    program = """
+import os, sys
+from labgpu.agent import nvml, reader
+def look(self):
+    os.write(1, b"NVRM: a library may print what it likes\\n")
+    return ()
+nvml.Nvml.look = look
+sys.exit(reader.main(["--host", "gpu-a"]))
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, input=b"\n\n", capture_output=True, check=True, timeout=30)
+    assert [Reading.from_json(line).sequence for line in run.stdout.splitlines()] == [1, 2]
+    assert run.stderr.splitlines() == [b"NVRM: a library may print what it likes"] * 2
+
+
+def test_an_interrupt_meant_for_the_supervisor_does_not_end_the_reader() -> None:
+    with ReaderSupervisor(reader_command("gpu-a"), 2 * DEADLINE_S, "gpu-a") as supervisor:
+        supervisor.read()
+        child = supervisor._child
+        assert child is not None
+        child.process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        supervisor.read()
+        assert supervisor._child is child
