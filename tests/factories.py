@@ -1,0 +1,82 @@
+"""Small makers of rows for tests; every one takes only what its test is about."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reservations.models import Gpu, Host, Lab, Member, Pool, Reservation
+from reservations.rules.policy import Policy
+from reservations.services import booking
+
+# Monday 30 November 2026, 14:00 in the lab (Asia/Shanghai): on the raster, in the middle of a day.
+NOW = datetime(2026, 11, 30, 6, tzinfo=UTC)
+_numbers = itertools.count(1)
+
+
+def at(hours: float) -> datetime:
+    """`hours` after NOW."""
+    return NOW + timedelta(hours=hours)
+
+
+def lab(*, zone: str = "Asia/Shanghai", language: str = "en", simulated: bool = False, **policy: Any) -> Lab:
+    """The lab, set up, with a policy that differs from balanced in what is named."""
+    values = Policy.from_json(policy).to_json()
+    row, _ = Lab.objects.update_or_create(
+        pk=1,
+        defaults={
+            "name": "Test lab", "zone": zone, "language": language, "policy": values, "set_up_at": NOW,
+            "simulated": simulated,
+        },
+    )
+    return row
+
+
+def member(name: str = "", **fields: Any) -> Member:
+    """An approved PhD student unless told otherwise; the password is unusable unless given."""
+    number = next(_numbers)
+    values = {"role": "phd", "approval": Member.Approval.APPROVED, "language": "en"} | fields
+    password = values.pop("password", None)
+    return Member.objects.create_user(
+        values.pop("email", f"member{number}@lab.example"), password, name=name or f"Member {number}", **values
+    )
+
+
+def arbiter(name: str = "Arbiter", **fields: Any) -> Member:
+    return member(name, **({"role": "staff", "is_arbiter": True} | fields))
+
+
+def admin(name: str = "Admin", **fields: Any) -> Member:
+    return member(name, **({"role": "staff", "is_admin": True, "is_arbiter": True, "is_superuser": True} | fields))
+
+
+def host(name: str = "") -> Host:
+    return Host.objects.create(name=name or f"host-{next(_numbers)}")
+
+
+def cards(count: int, on: Host | None = None, *, weight: int = 100, model: str = "NVIDIA RTX 4090") -> list[Gpu]:
+    """`count` cards of one host, in service, in a pool of this weight."""
+    on = on or host()
+    pool, _ = Pool.objects.get_or_create(name=f"{model} {weight}", defaults={"weight": weight})
+    return [
+        Gpu.objects.create(
+            uuid=f"GPU-{next(_numbers):08x}-0000-4000-8000-000000000000", host=on, pool=pool, model=model, index=index,
+            bus_id=f"00000000:{index + 1:02X}:00.0", memory_total=24 << 30,
+        )
+        for index in range(count)
+    ]
+
+
+def request(gpus: list[Gpu], start: float | None, end: float, **fields: Any) -> booking.BookingRequest:
+    """A request for these cards, hours counted from NOW (`None` = from now)."""
+    return booking.BookingRequest(
+        tuple(gpu.pk for gpu in gpus), None if start is None else at(start), at(end), **fields
+    )
+
+
+def reservation(
+    holder: Member, gpus: list[Gpu], start: float | None, end: float, *, now: datetime = NOW, **fields: Any
+) -> Reservation:
+    """A reservation made by the real service at `now`."""
+    return booking.reserve(holder, request(gpus, start, end, **fields), now=now)
