@@ -171,6 +171,14 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.NOT_ARBITER: lambda f: _("Only an arbiter may decide a case."),
     Code.PARTY: lambda f: _("You are a party to this case, so another arbiter must decide it."),
     Code.CASE_DECIDED: lambda f: _("This case has been decided already."),
+    Code.INVITE_OVER: lambda f: _("This invite link has been used up or has expired. Ask an admin for a new one."),
+    Code.EMAIL_KNOWN: lambda f: _("This e-mail address already has an account. Sign in with it instead."),
+    Code.LAST_ADMIN: lambda f: _("The lab needs at least one admin. Make somebody else an admin first."),
+    Code.UNIX_KNOWN: lambda f: _(
+        "%(account)s on %(host)s belongs to %(member)s already. Correct the name or the uid, or remove it there first."
+    ) % f,
+    Code.HOST_KNOWN: lambda f: _("There is a host named %(name)s already. Choose another name.") % f,
+    Code.CARD_KNOWN: lambda f: _("A card with this UUID is known already: %(card)s.") % f,
 }
 
 

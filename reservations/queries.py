@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Sum
+from django.db.models import Count, Max, Prefetch, Q, Sum
 
-from .models import Allocation, Case, Demerit, Gpu, HostAccount, Lab, LedgerEntry, Member, Reservation
+from .models import (
+    Allocation,
+    Case,
+    Demerit,
+    Gpu,
+    Host,
+    HostAccount,
+    Invite,
+    KeptMail,
+    Lab,
+    LedgerEntry,
+    Member,
+    Reservation,
+)
 from .rules.booking import Card, Holding
 from .rules.interval import Interval
 from .rules.lifecycle import HOLDING, Status
@@ -229,3 +242,62 @@ def pending_members() -> list[Member]:
     return list(Member.objects.filter(approval=Member.Approval.PENDING, is_active=True).order_by("joined_at"))
 
 
+@dataclass(frozen=True)
+class ListedMember:
+    """A member as admins see them: with their Unix accounts, and how many reservations lie before them."""
+
+    member: Member
+    accounts: list[HostAccount]
+    ahead: int
+
+
+def members_listed() -> list[ListedMember]:
+    """All members, those who wait for approval first, those deactivated last."""
+    rows = Member.objects.prefetch_related(
+        Prefetch("host_accounts", HostAccount.objects.select_related("host").order_by("host__name", "unix_name"))
+    ).annotate(ahead=Count("reservations", filter=Q(reservations__status__in=HOLDING_CODES)))
+    listed = [ListedMember(row, list(row.host_accounts.all()), row.ahead) for row in rows]
+    pending = Member.Approval.PENDING
+    return sorted(listed, key=lambda one: (not one.member.is_active, one.member.approval != pending))
+
+
+def member_listed(pk: int) -> ListedMember | None:
+    """One member as admins see them."""
+    member = Member.objects.filter(pk=pk).first()
+    if member is None:
+        return None
+    accounts = list(member.host_accounts.select_related("host").order_by("host__name", "unix_name"))
+    return ListedMember(member, accounts, member.reservations.filter(status__in=HOLDING_CODES).count())
+
+
+def open_invites(now: datetime) -> list[Invite]:
+    """Invites that still let people in, newest first."""
+    rows = Invite.objects.filter(uses_left__gt=0, expires_at__gt=now)
+    return list(rows.select_related("created_by").order_by("-created_at", "-pk"))
+
+
+def kept_mails() -> list[KeptMail]:
+    """The newest mails that wait to be passed on, to members only: what strangers asked for concerns nobody."""
+    return list(KeptMail.objects.filter(to__in=Member.objects.values("email"))[:50])
+
+
+def case_detail(pk: int) -> Case | None:
+    """One case with all that its page shows, or None."""
+    return (
+        Case.objects.select_related("opened_by", "demerit__member", "demerit__reservation")
+        .prefetch_related("rulings__arbiter")
+        .filter(pk=pk)
+        .first()
+    )
+
+
+def decided_cases(limit: int = 50) -> list[Case]:
+    """The cases decided last, newest ruling first."""
+    rows = Case.objects.filter(state=Case.State.DECIDED).annotate(decided_at=Max("rulings__at"))
+    rows = rows.select_related("opened_by", "demerit").prefetch_related("rulings__arbiter")
+    return list(rows.order_by("-decided_at", "-pk")[:limit])
+
+
+def hosts_listed() -> list[Host]:
+    """All hosts with their cards, each card with its pool."""
+    return list(Host.objects.prefetch_related(Prefetch("gpus", Gpu.objects.select_related("pool").order_by("index", "pk"))))
