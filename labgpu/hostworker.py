@@ -78,7 +78,8 @@ PERIOD_S = float(os.environ.get("SAMPLE_SECONDS") or 10)
 HOSTS = hosts_from(os.environ)
 readers = Readers(HOSTS, os.environ.get("SCENARIO_DIR") or None, float(os.environ.get("READ_DEADLINE_SECONDS") or 5))
 
-app = Celery("labgpu.hostworker", broker=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0", set_as_current=False)
+# No fixups: a DJANGO_SETTINGS_MODULE left in the environment would make Celery load Django.
+app = Celery("labgpu.hostworker", broker=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0", fixups=[])
 app.conf.update(BROKER_OPTIONS, timezone="UTC")
 app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name) for name in map(host_queue, HOSTS)]
 app.conf.task_default_queue = host_queue(HOSTS[0])

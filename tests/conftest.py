@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.lab import Lab
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 OURS = ("django", "celery", "reservations", "monitoring", "labgpu")
@@ -153,6 +155,21 @@ def fresh_database_url(tmp_path: Path) -> Iterator[str]:
             yield f"postgres://postgres@{host.replace('/', '%2F')}/{name}"
         finally:
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+# --- the product itself ---------------------------------------------------------------------------------------------
+@pytest.fixture
+def start_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
+    """Starts the real supervisor with all parts (see tests/lab.py); whatever is left of it is ended after the test."""
+    started: list[Lab] = []
+
+    def start(*arguments: str, data_dir: Path | None = None, port: int | None = None, **env: str) -> Lab:
+        started.append(Lab(data_dir or tmp_path / "lab", *arguments, env=env, port=port))
+        return started[-1]
+
+    yield start
+    for lab in started:
+        lab.clean_up()
 
 
 # --- the browser ----------------------------------------------------------------------------------------------------
