@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 import pynvml  # type: ignore[import-untyped]
 
 from labgpu.agent.reading import (
+    CARD_OUT,
     MAX_BYTES,
     MAX_CARDS,
     MAX_PID,
@@ -95,11 +96,11 @@ class Nvml:
         try:
             self._open()
             count = min(pynvml.nvmlDeviceGetCount(), MAX_CARDS)
-            cards = tuple(self._card(index) for index in range(count))
+            cards = _without_doubles([self._card(index) for index in range(count)])
         except pynvml.NVMLError as error:
             self.close()
             raise HostProblem(_host_problem(error)) from error
-        self._any_out = any(card.problem is not None and card.problem.code in _CARD_CODES.values() for card in cards)
+        self._any_out = any(card.problem is not None and card.problem.code in CARD_OUT for card in cards)
         return cards
 
     def driver(self) -> Optional[str]:
@@ -176,9 +177,7 @@ class Nvml:
 
     def _memory(self, key: str, handle: Any) -> Tuple[Optional[int], Optional[int]]:
         # Version 2 leaves out what the driver keeps for itself; version 1, all old libraries have, counts it as used.
-        info = self._ask(
-            key, "memory_v2", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2), never=_OLDER
-        )
+        info = self._ask(key, "memory_v2", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2), never=_OLDER)
         if info is None:
             info = self._ask(key, "memory_v1", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         if info is None:
@@ -187,9 +186,7 @@ class Nvml:
         used = _plausible(info.used, MAX_BYTES if total is None else total)
         return total, used
 
-    def _processes(
-        self, key: str, handle: Any, total: Optional[int]
-    ) -> Tuple[Optional[Tuple[Process, ...]], Optional[Problem]]:
+    def _processes(self, key: str, handle: Any, total: Optional[int]) -> Tuple[Optional[Tuple[Process, ...]], Optional[Problem]]:
         try:
             compute = self._list(key, "Compute", handle)
         except _Unread as error:
@@ -265,6 +262,13 @@ class Nvml:
             raise error
         if error.value in _CARD_CODES:
             raise _CardOut(Problem(_CARD_CODES[error.value], printable(str(error)))) from error
+
+
+def _without_doubles(cards: List[Card]) -> Tuple[Card, ...]:
+    """Of two cards which tell the same UUID at least one lies, and nobody can say which: neither is believed."""
+    told = [card.uuid for card in cards if card.uuid]
+    problem = Problem("unreadable", "another card tells the same UUID")
+    return tuple(card if told.count(card.uuid) < 2 else Card(uuid="", index=card.index, problem=problem) for card in cards)
 
 
 def _host_problem(error: Any) -> Problem:

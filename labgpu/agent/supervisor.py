@@ -172,7 +172,7 @@ class _Child:
         # -m finds the package wherever we were found: a checkout, site-packages or a zip archive.
         home = str(Path(__file__).parents[2])
         paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.process = subprocess.Popen(  # noqa: S603 (the command is the operator's, and no shell reads it)
+        self.process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from labgpu.agent.nvml import REOPEN_AFTER_S, HostProblem, Nvml, pynvml
 from labgpu.agent.procfs import ProcFs
@@ -196,6 +198,20 @@ def test_a_lost_card_is_looked_for_afresh_now_and_then_and_found_when_it_is_back
 def test_a_card_without_uuid_is_unreadable() -> None:
     with host(cards=[card(not_supported=["uuid"])]) as played:
         assert played.look() == Card(uuid="", index=0, problem=Problem("unreadable", "the card does not tell its UUID"))
+
+
+def test_two_cards_that_tell_the_same_uuid_are_both_unreadable_and_the_third_goes_on() -> None:
+    def the_same(handle: Any, buffer: Any, length: Any) -> int:
+        buffer.value = next(uuids)
+        return 0
+
+    uuids = iter([b"GPU-1", b"GPU-2", b"GPU-1"])
+    with host(cards=[card(f"GPU-{n}") for n in range(3)]) as played:
+        played.double._functions["nvmlDeviceGetUUID"] = the_same
+        found = played.nvml.look()
+    problem = Problem("unreadable", "another card tells the same UUID")
+    assert (found[0], found[2]) == (Card(uuid="", index=0, problem=problem), Card(uuid="", index=2, problem=problem))
+    assert (found[1].uuid, found[1].problem) == ("GPU-2", None)
 
 
 @pytest.mark.parametrize(
@@ -448,3 +464,57 @@ def test_the_sequence_counts_up_or_is_the_one_asked_for(tmp_path: Path) -> None:
             40,
             41,
         ]
+
+
+CODES = [*range(31), 99, 999, 12345]
+FUNCTIONS = sorted(Double(lambda: parse({}))._functions)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.dictionaries(st.sampled_from(FUNCTIONS), st.sampled_from(CODES), max_size=4))
+def test_whatever_code_a_driver_answers_to_whatever_question_there_is_a_reading(tmp_path: Path, codes: dict[str, int]) -> None:
+    with host(cards=[card("GPU-0"), card("GPU-1")], processes=[job(uuid="GPU-0")]) as played:
+        for function, code in codes.items():
+            played.answer(function, code)
+        reader = readings(tmp_path, played)
+        for _ in range(2):
+            reading = reader.read()
+            assert Reading.from_dict(reading.to_dict()) == reading
+            if reading.problem is None and "nvmlDeviceGetCount_v2" not in codes:
+                assert [found.index for found in reading.cards] == [0, 1]
+
+
+UNSIGNED = st.sampled_from([0, 1, 99, 101, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)
+BYTES = st.sampled_from([0, 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.tuples(UNSIGNED, UNSIGNED, UNSIGNED, UNSIGNED, UNSIGNED),
+    st.tuples(BYTES, BYTES),
+    st.lists(st.tuples(UNSIGNED, BYTES), max_size=5),
+)
+def test_whatever_numbers_a_driver_makes_up_there_is_a_reading(
+    tmp_path: Path, numbers: tuple[int, ...], memory: tuple[int, int], rows: list[tuple[int, int]]
+) -> None:
+    def listed(handle: Any, count: Any, array: Any) -> int:
+        count._obj.value = len(rows)
+        if not rows:
+            return 0
+        if array is None:
+            return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+        for row, (pid, used) in zip(array, rows, strict=False):
+            row.pid, row.usedGpuMemory = pid, used
+        return 0
+
+    with host() as played:
+        names = ("UtilizationRates", "EncoderUtilization", "DecoderUtilization", "Temperature", "PowerUsage")
+        for name, number in zip(names, numbers, strict=True):
+            played.double._functions["nvmlDeviceGet" + name] = number_says(number)
+        played.double._functions["nvmlDeviceGetMemoryInfo_v2"] = memory_says(*memory)
+        for which in ("Compute", "Graphics"):
+            played.double._functions[f"nvmlDeviceGet{which}RunningProcesses_v3"] = listed
+        reading = readings(tmp_path, played).read()
+    assert reading.problem is None
+    assert len(reading.cards) == 1
+    assert Reading.from_dict(reading.to_dict()) == reading
