@@ -84,7 +84,9 @@ class Lab:
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                # The broker writes its title over its environment; its working folder tells.
+                inside = (folder / "cwd").readlink().is_relative_to(self.data_dir)
+                if inside or mark in (folder / "environ").read_bytes().split(b"\0"):
                     found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue  # it ended while we looked, or is a zombie

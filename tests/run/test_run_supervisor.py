@@ -12,11 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import ROOT, Lab, free_port
+from tests.lab import ROOT, Lab, free_port, parent_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and relies on the kernel's parent-death signal")
 
-PARTS = ("gunicorn", "labgpu.celery worker", "labgpu.hostworker worker", "celery beat", "valkey-server")
+PARTS = ("gunicorn", "labgpu.celery worker", "labgpu.hostworker worker", "labgpu.celery beat", "valkey-server")
+
+
+def wait_until_all_work(lab: Lab) -> None:
+    """Up, and the worker has its processes: what is stopped or killed then is a lab in full work, not one half started."""
+    lab.wait_until_up()
+
+    def has_processes() -> bool:
+        worker = _part_or_none(lab, "labgpu.celery worker")
+        return worker is not None and sum(parent_of(number) == worker for number in lab.processes()) == 2
+
+    wait_for(has_processes, 30, "the server's worker has no processes")
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float, what: str) -> None:
@@ -32,9 +43,9 @@ def said(lab: Lab, piece: str) -> list[str]:
 
 def test_one_command_starts_all_parts_and_term_leaves_none(start_lab: Callable[..., Lab], tmp_path: Path) -> None:
     lab = start_lab(data_dir=tmp_path / "a folder with spaces")
-    lab.wait_until_up()
+    wait_until_all_work(lab)
     assert lab.status_of("/health") == 200
-    for piece in ("gunicorn", "labgpu.celery worker", "labgpu.hostworker worker", "labgpu.celery beat", "valkey-server"):
+    for piece in PARTS:
         lab.part(piece)
     assert said(lab, lab.address)
     wait_for(lambda: said(lab, "Set it up here (one time): " + lab.address), 5, "no set-up link")
@@ -51,8 +62,9 @@ def test_one_command_starts_all_parts_and_term_leaves_none(start_lab: Callable[.
 
 def test_a_killed_supervisor_leaves_no_process(start_lab: Callable[..., Lab]) -> None:
     lab = start_lab()
-    lab.wait_until_up()
-    assert len(lab.processes()) >= 6
+    wait_until_all_work(lab)
+    for piece in PARTS:
+        lab.part(piece)
     lab.process.kill()
     assert lab.wait_until_gone(25) == {}
 
@@ -74,6 +86,28 @@ def test_a_second_supervisor_on_the_same_folder_is_refused_and_harms_nothing(sta
     assert "already runs on the data folder" in second.lines[0]
     assert str(lab.process.pid) in second.lines[0]
     assert lab.status_of("/health") == 200
+
+
+def test_the_card_worker_follows_the_simulated_hosts(start_lab: Callable[..., Lab]) -> None:
+    lab = start_lab(LABGPU_HOST="realhost")
+    lab.wait_until_up()
+    assert _queues(lab) == "gpu.realhost"
+    folder = lab.data_dir / "scenarios"
+    folder.mkdir()
+    for name in ("sim-b.json", "sim-a.json"):
+        (folder / name).write_text("{}")
+    wait_for(lambda: _queues(lab) == "gpu.sim-a,gpu.sim-b", 20, "the new hosts are not read")
+    for path in folder.iterdir():
+        path.unlink()
+    wait_for(lambda: _queues(lab) == "gpu.realhost", 20, "this machine is not read again")
+    assert not said(lab, "card worker stopped"), lab.lines
+    assert lab.stop() == 0
+    assert lab.wait_until_gone(1) == {}
+
+
+def _queues(lab: Lab) -> str | None:
+    number = _part_or_none(lab, "labgpu.hostworker worker")
+    return None if number is None else lab.processes()[number].split(" -Q ")[1].split()[0]
 
 
 def test_a_part_that_dies_is_started_again_and_said_in_one_line(start_lab: Callable[..., Lab]) -> None:
