@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as lazy
 from django.utils.translation import ngettext, pgettext_lazy
 
-from .models import CardState, Case, Demerit, Reservation, Ruling
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
 from .rules.refusal import Code, Refusal
@@ -37,24 +36,24 @@ ROLE = {
     "staff": lazy("staff"),
 }
 PURPOSE = {
-    Reservation.Purpose.TRAINING: lazy("training"), Reservation.Purpose.INFERENCE: lazy("inference"),
-    Reservation.Purpose.INTERACTIVE: lazy("interactive"), Reservation.Purpose.TEST: pgettext_lazy("purpose", "test"),
+    "training": lazy("training"), "inference": lazy("inference"),
+    "interactive": lazy("interactive"), "test": pgettext_lazy("purpose", "test"),
 }
 CARD_STATE = {
-    CardState.State.FREE: lazy("free"), CardState.State.IN_USE: lazy("in use"),
-    CardState.State.HELD_IDLE: lazy("held idle"), CardState.State.HELD_EMPTY: lazy("held empty"),
-    CardState.State.OVERRUN: lazy("overrun"), CardState.State.UNBOOKED: lazy("unbooked use"),
-    CardState.State.CONTESTED: lazy("contested"), CardState.State.NOT_VISIBLE: lazy("held, not visible"),
-    CardState.State.UNKNOWN: lazy("unknown"), CardState.State.OFFLINE: lazy("offline"),
+    "free": lazy("free"), "in_use": lazy("in use"),
+    "held_idle": lazy("held idle"), "held_empty": lazy("held empty"),
+    "overrun": lazy("overrun"), "unbooked": lazy("unbooked use"),
+    "contested": lazy("contested"), "not_visible": lazy("held, not visible"),
+    "unknown": lazy("unknown"), "offline": lazy("offline"),
 }
-DEMERIT_REASON = {Demerit.Reason.OVERRUN: lazy("overrun")}
+DEMERIT_REASON = {"overrun": lazy("overrun")}
 DEMERIT_STATE = {
-    Demerit.State.COUNTED: lazy("counted"), Demerit.State.DISPUTED: lazy("disputed, resting"),
-    Demerit.State.VOID: lazy("void"),
+    "counted": lazy("counted"), "disputed": lazy("disputed, resting"),
+    "void": lazy("void"),
 }
-CASE_KIND = {Case.Kind.DISPUTE: lazy("dispute")}
-CASE_STATE = {Case.State.OPEN: lazy("open"), Case.State.DECIDED: lazy("decided")}
-OUTCOME = {Ruling.Outcome.ACCEPTED: lazy("accepted"), Ruling.Outcome.DECLINED: lazy("declined")}
+CASE_KIND = {"dispute": lazy("dispute")}
+CASE_STATE = {"open": lazy("open"), "decided": lazy("decided")}
+OUTCOME = {"accepted": lazy("accepted"), "declined": lazy("declined")}
 
 
 def hours(units: int) -> str:
