@@ -35,8 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept, left_out = [], []
     for item in items:
-        path = item.path.relative_to(ROOT)
-        e2e = path.parts[:2] == ("tests", "e2e")
+        e2e = item.path.is_relative_to(ROOT / "tests" / "e2e")
         if e2e:
             item.add_marker(pytest.mark.e2e)
             if os.environ.get("SKIP_E2E"):

@@ -33,6 +33,11 @@ def read(path):
         return ""
 
 
+def write(stamp):
+    with open(STAMP, "w", encoding="utf-8") as file:
+        file.write(stamp + "\n")
+
+
 def stamp_for(kind):
     with open(os.path.join(ROOT, LOCKS[kind]), "rb") as file:
         return kind + " " + hashlib.sha256(file.read()).hexdigest()
@@ -76,10 +81,10 @@ def ensure(kind):
         call([*pip, "uv==" + UV_VERSION], "uv could not be installed: check the network, or PIP_INDEX_URL.", env)
     if not os.path.exists(python) or subprocess.call([python, "-c", ""], stderr=subprocess.DEVNULL):
         make_venv(VENV, env)
+    write(kind + " unfinished")  # from here on the packages are neither the old lock's nor the new one's
     sync = [UV, "pip", "sync", "--quiet", "--python", python, "--require-hashes", "--compile-bytecode", LOCKS[kind]]
     call(sync, "the packages could not be installed: check the network, or UV_DEFAULT_INDEX.", env)
-    with open(STAMP, "w", encoding="utf-8") as file:
-        file.write(wanted + "\n")
+    write(wanted)
 
 
 def read_version(env):
