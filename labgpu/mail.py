@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from email.utils import parseaddr
 
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
@@ -17,5 +18,6 @@ class KeptForAdmins(BaseEmailBackend):
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         now = timezone.now()
         for message in email_messages:
-            keptmail.keep(to=", ".join(message.to), subject=message.subject, body=str(message.body), now=now)
+            to = ", ".join(parseaddr(one)[1] or one for one in message.to)
+            keptmail.keep(to=to, subject=message.subject, body=str(message.body), now=now)
         return len(email_messages)

@@ -156,12 +156,13 @@ def _locked(
 
 def release(
     reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page",
-    knowing_it_runs: bool = False,
+    knowing_it_runs: bool = False, pressed_by: int | None = None,
 ) -> Reservation:
     """Ends an active reservation now and returns what has not elapsed (H4, E3).
 
     With processes of the holder still seen on a card it is refused once (`STILL_RUNNING`) unless `knowing_it_runs`:
-    LabGPU ends no process. Repeating a release that was done returns it as it stands.
+    LabGPU ends no process. Repeating a release that was done returns it as it stands. `pressed_by`: the member who was
+    signed in when the link of `by` was pressed; only the audit keeps it.
     """
     with _locked(reservation_id, by, permissions.Action.RELEASE, None, now) as held:
         reservation = held.reservation
@@ -175,12 +176,15 @@ def release(
         returned = unused(Interval(reservation.start, reservation.end), now, held.weights, held.lab.zone)
         _end(held, Status.RELEASED, now)
         _post(reservation, _negative(returned), Reason.RELEASED, now)
-        audit.note("release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat())
+        audit.note(
+            "release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **_pressed(pressed_by)
+        )
         return reservation
 
 
 def undo_release(
-    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page"
+    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page",
+    pressed_by: int | None = None,
 ) -> Reservation:
     """Takes a release back within its time, unless another holds a card meanwhile; charges again what was returned."""
     with _locked(reservation_id, by, permissions.Action.RELEASE, version, now) as held:
@@ -196,7 +200,7 @@ def undo_release(
         recharge = unused(Interval(reservation.start, reservation.end), ended, held.weights, held.lab.zone)
         _post(reservation, recharge, Reason.UNDONE, now)
         outbox.write_ending(reservation, held.lab.policy, now)
-        audit.note("undo_release", reservation, actor=by, origin=origin, now=now)
+        audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **_pressed(pressed_by))
         return reservation
 
 
@@ -220,7 +224,7 @@ def cancel(
 
 def extend(
     reservation_id: int, new_end: datetime, *, by: Member, version: int | None, now: datetime, origin: str = "page",
-    key: str = "",
+    key: str = "", pressed_by: int | None = None,
 ) -> Reservation:
     """Moves the end later while the cards are free and the quota allows (H5); also within the grace after the end (H0).
 
@@ -248,7 +252,7 @@ def extend(
         outbox.write_ending(reservation, lab.policy, now)
         audit.note(
             "extend", reservation, actor=by, origin=origin, now=now,
-            old_end=old_end.isoformat(), new_end=new_end.isoformat(),
+            old_end=old_end.isoformat(), new_end=new_end.isoformat(), **_pressed(pressed_by),
         )
         _remember(by, key, fingerprint, reservation, now)
         return reservation
@@ -356,6 +360,10 @@ def advance_one(reservation_id: int, *, now: datetime) -> None:
 
 
 # --- helpers --------------------------------------------------------------------------------------------------------
+
+
+def _pressed(by: int | None) -> dict[str, int]:
+    return {} if by is None else {"pressed_by": by}
 
 
 def _require(reservation: Reservation, new: Status, now: datetime) -> None:
