@@ -1,5 +1,35 @@
 """Addresses of the ledger's pages."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from .views import cases, health, hosts, join, language, members, setup
+
+urlpatterns: list[URLPattern] = [
+    # joining, set-up, language, health
+    path("join/<str:token>", join.join, name="join"),
+    path("waiting", join.waiting, name="waiting"),
+    path("welcome", setup.welcome, name="welcome"),
+    path("setup/<str:token>", setup.setup, name="setup"),
+    path("demo/load", setup.demo_load, name="demo-load"),
+    path("demo/wipe", setup.demo_wipe, name="demo-wipe"),
+    path("language", language.set_language, name="set-language"),
+    path("health", health.health, name="health"),
+    # members and hosts, for admins
+    path("members/", members.members, name="members"),
+    path("members/invites", members.invite, name="member-invite"),
+    path("members/invites/<int:pk>/end", members.invite_revoke, name="invite-end"),
+    path("members/<int:pk>/", members.member, name="member"),
+    path("members/<int:pk>/approve", members.member_approve, name="member-approve"),
+    path("members/<int:pk>/accounts", members.account_add, name="account-add"),
+    path("members/<int:pk>/accounts/<int:account_pk>/remove", members.account_remove, name="account-remove"),
+    path("hosts/", hosts.hosts, name="hosts"),
+    path("hosts/add", hosts.host_add, name="host-add"),
+    path("hosts/<int:pk>/reader", hosts.host_reader, name="host-reader"),
+    path("hosts/<int:pk>/cards", hosts.card_add, name="card-add"),
+    path("cards/<int:pk>/service", hosts.card_service, name="card-service"),
+    # disputes and cases
+    path("demerits/<int:pk>/dispute", cases.dispute, name="dispute"),
+    path("cases/", cases.cases, name="cases"),
+    path("cases/<int:pk>/", cases.case, name="case"),
+    path("cases/<int:pk>/rule", cases.case_rule, name="case-rule"),
+]

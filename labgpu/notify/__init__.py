@@ -1,0 +1,1 @@
+"""How one message leaves: Message, Transport, and the transports. Knows no models: who is told what is the ledger's."""

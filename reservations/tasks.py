@@ -1,0 +1,49 @@
+"""The sweeps of the ledger: each looks for due rows and hands them, one by one, to the services.
+
+A sweep that ends early, runs twice or at the same time as another changes nothing: the rows are claimed one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from celery import shared_task
+from django.utils import timezone
+
+from .services import booking, delivery, locking
+
+log = logging.getLogger(__name__)
+
+# A sweep stays well under the broker's visibility timeout, or it would be handed out a second time while it runs.
+BUDGET_S = 45.0
+
+
+@shared_task(name="reservations.deliver")
+def deliver() -> None:
+    """Sends what is due (K2)."""
+    stop = time.monotonic() + BUDGET_S
+    with delivery.Sender() as sender:
+        for notification_id in delivery.due(timezone.now()):
+            if time.monotonic() > stop or sender.is_hopeless:
+                return
+            try:
+                sender.deliver(notification_id, now=timezone.now())
+            except Exception:
+                log.exception("message row %s: left for the next sweep", notification_id)
+
+
+@shared_task(name="reservations.advance")
+def advance() -> None:
+    """Starts and finishes reservations whose time has come (H1)."""
+    stop = time.monotonic() + BUDGET_S
+    now = timezone.now()
+    for reservation_id in dict.fromkeys([*booking.finish_due(now), *booking.start_due(now)]):
+        if time.monotonic() > stop:
+            return
+        try:
+            booking.advance_one(reservation_id, now=now)
+        except locking.Busy:
+            log.info("reservation %s: busy, left for the next sweep", reservation_id)
+        except Exception:
+            log.exception("reservation %s: left for the next sweep", reservation_id)

@@ -1,0 +1,327 @@
+"""The page behind a link in a message (K4): looking changes nothing, a press acts, and acts once however often it comes.
+
+The token's bearer acts as the member it names, whoever is signed in: that is the stated rule. The audit keeps that it came
+by a link, and who was signed in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import render
+from django.utils import translation
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from .. import labels, links, messages, permissions, queries
+from ..links import Link, LinkAction
+from ..models import AuditEntry, IdempotencyKey, Member, Reservation
+from ..rules.lifecycle import Status
+from ..rules.refusal import Code, Refusal, Refused
+from ..services import booking
+from ..services.locking import Busy
+
+# Presses of one link in a minute. A repeat of what was done is answered before it is counted.
+PRESSES, PRESSES_S = 60, 60
+_BUSY_TRIES = 3
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_RIGHTS = {LinkAction.RELEASE: permissions.Action.RELEASE, LinkAction.EXTEND: permissions.Action.EXTEND}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A link that may be used: what it says, and the reservation it is about as it is now."""
+
+    link: Link
+    reservation: Reservation
+    member: Member
+    lab: queries.LabFacts
+    now: datetime
+    pressed_by: int | None
+
+    def again(self) -> _Asked:
+        """The same with the reservation read again."""
+        return replace(self, reservation=Reservation.objects.select_related("holder").get(pk=self.reservation.pk))
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What the page says. `state` chooses its words; a state other than those of `_EFFECT` had no effect."""
+
+    state: str
+    refusals: tuple[Refusal, ...] = ()
+
+
+_EFFECT = {"released": 200, "undone": 200, "extended": 200}
+
+
+def link(request: HttpRequest, token: str) -> HttpResponse:
+    """Shows what a link is about, or, by POST, does it."""
+    response = _answer(request, token)
+    # The token stands in the address: it is sent to nobody, kept by no cache, found by no robot. `strict-origin` names the
+    # site to itself and never a path; under `no-referrer` browsers send `Origin: null` with a form, which the protection
+    # against forged forms must refuse.
+    response["Referrer-Policy"] = "strict-origin"
+    response["Cache-Control"] = "no-store, private"
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    return response
+
+
+def _answer(request: HttpRequest, token: str) -> HttpResponse:
+    if request.method not in (*_SAFE, "POST"):
+        return HttpResponseNotAllowed([*_SAFE, "POST"])
+    try:
+        said = links.read(token)
+    except links.Forged:
+        return _nothing(request, "forged", 404)
+    reservation = Reservation.objects.select_related("holder").filter(pk=said.reservation_id).first()
+    member = Member.objects.filter(pk=said.member_id).first()
+    if reservation is None or member is None or not permissions.may(member, _RIGHTS[said.action], reservation):
+        return _nothing(request, "forged", 404)
+    with _read_by(request, member):
+        if links.is_over(reservation, request.lab.policy, request.now):
+            return _nothing(request, "expired", 410)
+        pressed_by = request.user.pk if request.user.is_authenticated else None
+        asked = _Asked(said, reservation, member, request.lab, request.now, pressed_by)
+        if request.method != "POST":
+            return _draw(request, asked, _look(asked), 200)
+        return _press(request, asked)
+
+
+@contextmanager
+def _read_by(request: HttpRequest, member: Member) -> Iterator[None]:
+    """The page in the language and zone of the mail, unless this browser has chosen a language or somebody signed in."""
+    if request.user.is_authenticated:
+        yield
+        return
+    chosen = translation.get_language() if settings.LANGUAGE_COOKIE_NAME in request.COOKIES else None
+    with messages.read_by(member, request.lab), translation.override(chosen) if chosen else nullcontext():
+        yield
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def _look(asked: _Asked) -> _Page:
+    return _look_release(asked) if asked.link.action == LinkAction.RELEASE else _look_extend(asked)
+
+
+def _look_release(asked: _Asked) -> _Page:
+    reservation, link = asked.reservation, asked.link
+    if reservation.status == Status.RELEASED:
+        return _Page("released")
+    if _was_undone(asked):
+        return _Page("undone")
+    if reservation.version != link.version:
+        return _overtaken()
+    status = status_at(reservation, asked.now)
+    if status == Status.ACTIVE:
+        return _Page("release")
+    return _Page("early" if status == Status.BOOKED else "over")
+
+
+def _look_extend(asked: _Asked) -> _Page:
+    if _was_extended(asked):
+        return _Page("extended")
+    if asked.reservation.version != asked.link.version:
+        return _overtaken()
+    if booking.longest_end(asked.reservation, now=asked.now) is None:
+        return _Page("stuck", (Refusal(Code.NOT_LATER, {"longest": None}),))
+    return _Page("extend")
+
+
+def _overtaken() -> _Page:
+    return _Page("overtaken", (Refusal(Code.LINK_OVERTAKEN),))
+
+
+def status_at(reservation: Reservation, now: datetime) -> Status:
+    """The status by the clock, which may be ahead of the last sweep."""
+    status = Status(reservation.status)
+    if status == Status.BOOKED and reservation.start <= now:
+        status = Status.ACTIVE
+    if status == Status.ACTIVE and reservation.end <= now:
+        status = Status.FINISHED
+    return status
+
+
+def _was_undone(asked: _Asked) -> bool:
+    """Whether the last that somebody did was to take back the release for which this link was made."""
+    if asked.reservation.version != asked.link.version + 2 or asked.reservation.status != Status.ACTIVE:
+        return False
+    done = AuditEntry.objects.filter(subject="reservation", subject_id=asked.reservation.pk).exclude(origin="sweep")
+    return done.order_by("-pk").values_list("verb", flat=True).first() == "undo_release"
+
+
+def _was_extended(asked: _Asked) -> bool:
+    return IdempotencyKey.objects.filter(actor=asked.member, key=asked.link.key).exists()
+
+
+def _may_undo_until(asked: _Asked) -> datetime | None:
+    """Until when this link may take back the release that followed it, or None."""
+    reservation = asked.reservation
+    if reservation.status != Status.RELEASED or reservation.ended_at is None:
+        return None
+    if reservation.version != asked.link.version + 1:
+        return None
+    until = min(reservation.ended_at + timedelta(seconds=asked.lab.policy.release_undo_s), reservation.end)
+    return until if asked.now < until else None
+
+
+# --- pressing ---------------------------------------------------------------------------------------------------------
+
+
+def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
+    do = request.POST.get("do", "")
+    acts: dict[tuple[LinkAction, str], Callable[[HttpRequest, _Asked], None]] = {
+        (LinkAction.RELEASE, "release"): _release, (LinkAction.RELEASE, "undo"): _undo,
+        (LinkAction.EXTEND, "extend"): _extend,
+    }
+    act = acts.get((asked.link.action, do))
+    if act is None:  # a link does the one thing it is for
+        return _nothing(request, "forged", 404)
+    done = {"release": "released", "undo": "undone", "extend": "extended"}[do]
+    page = _look(asked)
+    if page.state == done:
+        return _draw(request, asked, page, 200)
+    if _too_often(asked.link):
+        response = _nothing(request, "often", 429)
+        response["Retry-After"] = str(PRESSES_S)
+        return response
+    refusals: tuple[Refusal, ...] = ()
+    try:
+        _patiently(lambda: act(request, asked))
+    except Busy as problem:
+        response = _nothing(request, "busy", 503)
+        response["Retry-After"] = str(problem.retry_after)
+        return response
+    except Refused as problem:
+        refusals = problem.refusals
+    asked = asked.again()
+    page = _look(asked)
+    if page.state == done:
+        return _draw(request, asked, page, 200)
+    # What the page says by itself covers "changed meanwhile" and "has another status"; every other reason is said.
+    own_words = {Code.STALE, Code.WRONG_STATUS, Code.KEY_REUSED, *(one.code for one in page.refusals)}
+    more = tuple(one for one in refusals if one.code not in own_words)
+    return _draw(request, asked, replace(page, refusals=(*page.refusals, *more)), 409)
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    for attempt in range(_BUSY_TRIES):
+        try:
+            return act()
+        except Busy:
+            if attempt == _BUSY_TRIES - 1:
+                raise
+            time.sleep(0.05)
+    return None
+
+
+def _release(request: HttpRequest, asked: _Asked) -> None:
+    # The page before the press has said what still runs: one press is enough.
+    booking.release(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
+        knowing_it_runs=True, pressed_by=asked.pressed_by,
+    )
+
+
+def _undo(request: HttpRequest, asked: _Asked) -> None:
+    booking.undo_release(
+        asked.reservation.pk, by=asked.member, version=asked.link.version + 1, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
+def _extend(request: HttpRequest, asked: _Asked) -> None:
+    booking.extend(
+        asked.reservation.pk, _asked_end(request, asked), by=asked.member, version=asked.link.version, now=asked.now,
+        origin="link", key=asked.link.key, pressed_by=asked.pressed_by,
+    )
+
+
+def _asked_end(request: HttpRequest, asked: _Asked) -> datetime:
+    """The end that was pressed; what is no instant asks for nothing new and is refused as such."""
+    try:
+        end = datetime.fromisoformat(request.POST.get("end", ""))
+    except ValueError:
+        return asked.reservation.end
+    return end if end.tzinfo is not None and 1 < end.year < 9999 else asked.reservation.end
+
+
+def _too_often(link: Link) -> bool:
+    """Counts a press of this link, in the cache that counts sign-ins too."""
+    key = f"press:{link.key}"
+    if cache.add(key, 1, PRESSES_S):
+        return False
+    try:
+        return cache.incr(key) > PRESSES
+    except ValueError:  # it ran out between the two
+        return False
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A later end to press."""
+
+    value: str
+    label: str
+
+
+def _choices(asked: _Asked) -> list[_Choice]:
+    """One hour more, two hours more, and the longest possible; as instants, so that a repeat asks for the same."""
+    longest = booking.longest_end(asked.reservation, now=asked.now)
+    if longest is None:
+        return []
+    found = []
+    for hours in (1, 2):
+        end = asked.reservation.end + timedelta(hours=hours)
+        if asked.now < end < longest:
+            words = ngettext("%(n)d h more, until %(end)s", "%(n)d h more, until %(end)s", hours)
+            found.append(_Choice(end.isoformat(), words % {"n": hours, "end": messages.near(end, asked.now)}))
+    words = _("As long as possible, until %(end)s") % {"end": messages.near(longest, asked.now)}
+    return [*found, _Choice(longest.isoformat(), words)]
+
+
+def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> HttpResponse:
+    reservation, now = asked.reservation, asked.now
+    rows = messages.cards_of(reservation.pk)
+    looks = messages.looks(rows, reservation.holder_id, now)
+    ended = reservation.ended_at or reservation.end
+    undo_until = _may_undo_until(asked) if page.state == "released" else None
+    context: dict[str, Any] = {
+        "state": page.state, "refusals": [labels.sentence(one) for one in page.refusals],
+        "cards": messages.cards_line(rows), "looks": looks,
+        "own_seen": [look.label for look in looks if look.own], "own_unsure": any(look.own is None for look in looks),
+        "start": labels.instant(reservation.start), "end": labels.instant(reservation.end),
+        "ended": messages.near(ended, now), "ended_early": reservation.ended_at is not None,
+        "status": labels.STATUS[status_at(reservation, now)], "runs": status_at(reservation, now) == Status.ACTIVE,
+        "choices": _choices(asked) if page.state == "extend" else [],
+        "undo_until": messages.near(undo_until, now) if undo_until else "",
+        "forwarded": asked.pressed_by not in (None, asked.member.pk),
+        "used": request.method == "POST",
+    }
+    return _render(request, context, status)
+
+
+def _nothing(request: HttpRequest, state: str, status: int) -> HttpResponse:
+    """A page about no reservation: the same for every token that is none, and nothing of what it might have been."""
+    return _render(request, {"state": state, "used": False, "looks": []}, status)
+
+
+def _render(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+    response = render(
+        request, "reservations/link.html", {**context, "address": request.path, "mine": messages.page("mine")}, status=status
+    )
+    response["Content-Language"] = translation.get_language() or ""
+    return response
