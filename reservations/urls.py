@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from .views import cases, health, hosts, join, language, members, setup
+from .views import cases, health, hosts, join, language, links, members, setup
 
 urlpatterns: list[URLPattern] = [
     # joining, set-up, language, health
@@ -32,4 +32,6 @@ urlpatterns: list[URLPattern] = [
     path("cases/", cases.cases, name="cases"),
     path("cases/<int:pk>/", cases.case, name="case"),
     path("cases/<int:pk>/rule", cases.case_rule, name="case-rule"),
+    # links in messages
+    path("r/<str:token>", links.link, name="link"),
 ]
