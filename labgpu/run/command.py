@@ -71,9 +71,8 @@ def run_only(plan: Plan, name: str) -> int:
     if name == "prepare":
         if not plan.broker_url:
             env.pop("REDIS_URL")
-        link = _prepare(plan, env, stopping=lambda: False)
-        if link:
-            say(f"Set it up here (one time): {link}")
+        for line in _prepare(plan, env, stopping=lambda: False):
+            say(line)
         return 0
     part = ONLY[name](plan, env)
     os.chdir(BASE_DIR)
@@ -116,7 +115,7 @@ class Run:
     plan: Plan
     signals: _Signals
     keepers: list[Keeper] = field(default_factory=list)
-    setup_link: str | None = None
+    ways_in: list[str] = field(default_factory=list)
 
     def run(self) -> int:
         plan = self.plan
@@ -134,7 +133,7 @@ class Run:
                 self._keep(embedded.part)
             env = parts.base_env(plan, os.environ, broker_url)
             say(f"Preparing {plan.data_dir} …")
-            self.setup_link = _prepare(plan, env, stopping=lambda: self.signals.stopping)
+            self.ways_in = _prepare(plan, env, stopping=lambda: self.signals.stopping)
             if embedded is not None:
                 self._wait_for_broker(embedded)
             for part in (parts.web(plan, env), parts.worker(plan, env), parts.cards(plan, env), parts.beat(plan, env)):
@@ -200,8 +199,8 @@ class Run:
 
     def _announce(self) -> None:
         say(f"LabGPU runs at {self.plan.site_url}")
-        if self.setup_link:
-            say(f"Set it up here (one time): {self.setup_link}")
+        for line in self.ways_in:
+            say(line)
         simulated = parts.simulated_hosts(self.plan)
         if simulated:
             say(f"The cards are simulated ({', '.join(simulated)}).")
@@ -215,15 +214,16 @@ class Run:
             keeper.stop(hurry=lambda: self.signals.hurry)
 
 
-def _prepare(plan: Plan, env: dict[str, str], *, stopping: Callable[[], bool]) -> str | None:
-    """Runs the preparation and gives the one-time set-up link, if the site still needs one. Raises Trouble."""
+def _prepare(plan: Plan, env: dict[str, str], *, stopping: Callable[[], bool]) -> list[str]:
+    """Runs the preparation; how to get in, where there is anything to say: a one-time set-up link, the demo's password.
+    Raises Trouble."""
     log = plan.log_dir / "prepare.log"
     log.unlink(missing_ok=True)
     child = Child(parts.prepare(plan, env), log, stdout=subprocess.PIPE)
     while not child.ended():
         if stopping():
             child.stop()
-            return None
+            return []
         time.sleep(0.02)
     assert child.process.stdout is not None  # asked for above
     # The answer is one short line, so the pipe held it all while the child ran.
@@ -235,7 +235,8 @@ def _prepare(plan: Plan, env: dict[str, str], *, stopping: Callable[[], bool]) -
         if line.startswith("{"):
             answer = json.loads(line)
     if code == 0:
-        return answer.get("setup_link")
+        link, sign_in = answer.get("setup_link"), answer.get("sign_in")
+        return [*([f"Set it up here (one time): {link}"] if link else []), *([sign_in] if sign_in else [])]
     last = (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no reason was given"])[-1]
     raise Trouble(answer.get("trouble") or f"The preparation failed: {last} (the whole of it is in {log})")
 

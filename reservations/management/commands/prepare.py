@@ -2,11 +2,11 @@
 
 import json
 from argparse import ArgumentParser
+from io import StringIO
 from typing import Any
 
-from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
 from django.db import OperationalError, connection
 from django.utils import timezone
@@ -15,7 +15,7 @@ from reservations.services import setup
 
 
 class Command(BaseCommand):
-    help = "Brings database, translations and static files up to date; prints one line of JSON with the set-up link."
+    help = "Brings database, translations and static files up to date; prints one line of JSON with how to get in."
     requires_system_checks = []  # migrate runs those that matter; a full run costs a second of every start
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -35,9 +35,18 @@ class Command(BaseCommand):
             self._answer(trouble=f"The database cannot be brought up to date ({_first_line(error)}): see docs/operations.md.")
             raise
         call_command("collectstatic", interactive=False, verbosity=0)
-        if options["demo"] and not any(settings.SCENARIO_DIR.glob("*.json")):
-            call_command("demo_lab", verbosity=0)
-        self._answer(setup_link=setup.link(now=timezone.now()))
+        sign_in = self._demo() if options["demo"] else None
+        self._answer(setup_link=setup.link(now=timezone.now()), sign_in=sign_in)
+
+    def _demo(self) -> str:
+        """Makes the demo lab unless it is here; how to sign in to it."""
+        said = StringIO()
+        try:
+            call_command("demo_lab", stdout=said)
+        except CommandError as error:
+            self._answer(trouble=str(error))
+            raise SystemExit(1) from error
+        return said.getvalue().strip()
 
     def _answer(self, **said: str | None) -> None:
         self.stdout.write(json.dumps(said))
