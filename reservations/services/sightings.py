@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,9 +30,10 @@ class Sighting:
     simulated: bool = False
 
 
-def record(sightings: Iterable[Sighting]) -> None:
+def record(sightings: Iterable[Sighting], *, now: datetime | None = None) -> None:
     """Keeps the latest sighting of each card; an older one than what is kept changes nothing.
 
+    One that is kept from after `now` was made before a clock was set back: it gives way, or the card would stand still.
     `since` stays while the state stays; `free_streak` counts sightings in a row that showed the card free (H4).
     """
     wanted = {one.gpu_id: one for one in sightings}
@@ -39,7 +41,8 @@ def record(sightings: Iterable[Sighting]) -> None:
     rows = []
     for gpu_id, one in wanted.items():
         old = kept.get(gpu_id)
-        if old is not None and old.sampled_at >= one.sampled_at:
+        is_from_future = old is not None and now is not None and old.sampled_at > now
+        if old is not None and old.sampled_at >= one.sampled_at and not is_from_future:
             continue
         same = old is not None and old.state == one.state
         free = one.state == CardState.State.FREE
@@ -65,8 +68,11 @@ def record(sightings: Iterable[Sighting]) -> None:
 def saw_processes(seen: Mapping[int, datetime]) -> None:
     """Notes that processes of the holder or a collaborator were seen under these allocations (id → when).
 
-    The first sighting is kept for ever; the last only moves forward.
+    The first sighting is kept for ever; the last only moves forward. Two statements for each instant, however many cards.
     """
+    together: defaultdict[datetime, list[int]] = defaultdict(list)
     for allocation_id, at in seen.items():
-        Allocation.objects.filter(pk=allocation_id, first_seen=None).update(first_seen=at)
-        Allocation.objects.filter(pk=allocation_id).filter(Q(last_seen=None) | Q(last_seen__lt=at)).update(last_seen=at)
+        together[at].append(allocation_id)
+    for at, ids in together.items():
+        Allocation.objects.filter(pk__in=ids, first_seen=None).update(first_seen=at)
+        Allocation.objects.filter(pk__in=ids).filter(Q(last_seen=None) | Q(last_seen__lt=at)).update(last_seen=at)

@@ -1,0 +1,156 @@
+"""Reads of the sensor: the only place where rows become the values that rules decide on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import OuterRef, Q, Subquery
+
+from reservations import queries as ledger
+from reservations.models import Gpu, Host
+from reservations.rules.policy import Policy
+
+from .models import HostReading, Incident, Sample
+from .rules.overrun import Track
+from .rules.snapshot import Look, SeenProcess, Tenure
+from .rules.verdicts import CardFacts, Heartbeat
+
+# How many periods of samples one judgement looks back on: two runs and what closes an incident, with room for gaps.
+_PERIODS_SEEN = 6
+_SLACK = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class CardWatch:
+    """One card with all that its judgement needs. `tracks`: what is on record, by allocation."""
+
+    gpu_id: int
+    label: str
+    uuid: str
+    facts: CardFacts
+    tracks: Mapping[int, Track]
+
+
+@dataclass(frozen=True)
+class HostWatch:
+    """One host as the judge sees it."""
+
+    host_id: int
+    simulated: bool
+    policy: Policy
+    heartbeat: Heartbeat
+    cards: Sequence[CardWatch]
+
+
+def is_mixed(simulated: bool) -> bool:
+    """Whether cards of the other kind are known: simulated data never stands beside real cards."""
+    return Gpu.objects.exclude(host__simulated=simulated).exists()
+
+
+def watched_host_ids() -> list[int]:
+    """Hosts that have ever been read."""
+    return list(HostReading.objects.order_by("host").values_list("host", flat=True))
+
+
+def host_watch(host_id: int, *, now: datetime, period: timedelta) -> HostWatch | None:
+    """Everything about the host's cards that a judgement needs, in a constant number of statements."""
+    reading = HostReading.objects.select_related("host").filter(host=host_id).first()
+    if reading is None:
+        return None
+    policy = ledger.lab_facts().policy
+    tolerance = timedelta(seconds=policy.clock_tolerance_s)
+    last = Sample.objects.filter(gpu=OuterRef("pk"), at__lte=now + tolerance).order_by("-at").values("at")[:1]
+    gpus = list(Gpu.objects.filter(host=host_id).annotate(last_at=Subquery(last)).order_by("index", "pk"))
+    ids = [gpu.pk for gpu in gpus]
+    span = (2 * policy.samples_in_a_row + _PERIODS_SEEN) * period
+    looks = looks_between(ids, now - span, now, tolerance)
+    ended_since = now - timedelta(seconds=max(policy.overrun_first_sight_s, policy.overrun_unwaited_s)) - _SLACK
+    tenures = tenures_on(ids, ended_since, now)
+    incidents = Incident.objects.filter(kind=Incident.Kind.OVERRUN, gpu__in=ids).filter(
+        Q(closed_at=None) | Q(allocation__in=[one.allocation_id for some in tenures.values() for one in some])
+    )
+    tracks: dict[int, dict[int, Track]] = defaultdict(dict)
+    for incident in incidents.select_related("allocation__reservation"):
+        held = incident.allocation
+        tracks[incident.gpu_id][held.pk] = Track(
+            incident.closed_at is None, incident.counted_at is not None, incident.first_sight
+        )
+        if all(one.allocation_id != held.pk for one in tenures[incident.gpu_id]):  # ended long ago and still open
+            tenures[incident.gpu_id].insert(
+                0, Tenure(held.pk, held.reservation_id, incident.member_id, held.start, held.end)
+            )
+    host = reading.host
+    cards = [
+        CardWatch(
+            gpu.pk, f"{host.name}:{gpu.index}", gpu.uuid,
+            CardFacts(
+                looks[gpu.pk], tenures[gpu.pk], None if gpu.last_at is None else min(gpu.last_at, now),
+                frozenset(pk for pk, track in tracks[gpu.pk].items() if track.is_open),
+            ),
+            tracks[gpu.pk],
+        )
+        for gpu in gpus
+    ]
+    return HostWatch(
+        host.pk, host.simulated, policy,
+        Heartbeat(reading.received_at, reading.problem_code, reading.clock_offset_s), cards,
+    )
+
+
+def looks_between(
+    gpu_ids: Iterable[int], start: datetime, end: datetime, tolerance: timedelta
+) -> defaultdict[int, list[Look]]:
+    """The cards' samples as looks, in order of time. Samples whose clocks or way differ by more than `tolerance` are not
+    among them: nothing may rest on those (NV-17)."""
+    rows = Sample.objects.filter(
+        gpu__in=list(gpu_ids), at__gte=start - tolerance, at__lte=end + tolerance
+    ).values_list(
+        "gpu", "at", "received_at", "problem", "utilization", "memory_used", "temperature", "processes", "simulated"
+    )
+    found: defaultdict[int, list[Look]] = defaultdict(list)
+    for gpu_id, at, received_at, problem, utilization, memory, temperature, processes, simulated in rows:
+        instant = min(at, received_at)
+        if abs(received_at - at) > tolerance or not start <= instant <= end:
+            continue
+        try:
+            packed = None if processes is None else tuple(SeenProcess.unpacked(one) for one in processes)
+        except (TypeError, ValueError, KeyError):  # a row that cannot be read is a look that could not be had
+            packed, problem = None, "damaged"
+        found[gpu_id].append(Look(instant, problem, utilization, memory, temperature, packed, simulated))
+    for some in found.values():
+        some.sort(key=lambda look: look.at)
+    return found
+
+
+def sample_instants(gpu_id: int, start: datetime, end: datetime, tolerance: timedelta) -> list[datetime]:
+    """When the card was readably sampled in `[start, end]`, in order: what coverage is counted by."""
+    rows = Sample.objects.filter(
+        gpu=gpu_id, at__gte=start - tolerance, at__lte=end + tolerance, problem="", has_processes__isnull=False
+    ).values_list("at", "received_at")
+    instants = [min(at, received) for at, received in rows if abs(received - at) <= tolerance]
+    return sorted(at for at in instants if start <= at <= end)
+
+
+def tenures_on(gpu_ids: Iterable[int], since: datetime, now: datetime) -> defaultdict[int, list[Tenure]]:
+    """Whose time the cards have been since `since`, by card, in order."""
+    found: defaultdict[int, list[Tenure]] = defaultdict(list)
+    for one in ledger.watched_allocations(gpu_ids, since, now):
+        found[one.gpu_id].append(
+            Tenure(one.allocation_id, one.reservation_id, one.member_id, one.start, one.end)
+        )
+    return found
+
+
+def hosts_to_ask(this_host: str, scenarios: Iterable[str]) -> list[str]:
+    """The names of the hosts to read. A host that nobody has entered appears by itself: this machine, or the simulated
+    hosts that a scenario plays; never both, and nothing is simulated beside real cards."""
+    known = {host.name: host for host in Host.objects.all()}
+    unread = {host.name for host in known.values() if not host.has_reader}
+    real = {host.name for host in known.values() if not host.simulated}
+    played = set(scenarios)
+    if (played or len(real) < len(known)) and not Gpu.objects.filter(host__simulated=False).exists():
+        return sorted(played - unread - real)
+    return sorted((real | {this_host}) - unread - (set(known) - real))

@@ -1,0 +1,83 @@
+"""The one gate before every automatic act (domain.md I1): forfeit, charge, demerit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+from reservations.rules.policy import Policy
+
+from .snapshot import is_fresh
+
+ACT_COVERAGE = 0.9
+
+
+class Reason(StrEnum):
+    """What the gate answers; everything but `ALLOWED` forbids the act."""
+
+    ALLOWED = "allowed"
+    DECIDED = "decided"
+    MIXED = "mixed"
+    CLOCK = "clock"
+    STALE = "stale"
+    COVERAGE = "coverage"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What an act rests on: the readable samples of the judged window, in order of time."""
+
+    start: datetime
+    end: datetime
+    samples: Sequence[datetime]
+    clock_offset_s: float
+    is_mixed: bool = False  # simulated data beside real cards
+    is_decided: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether the act is allowed, why, and the share of the window's expected samples that were there."""
+
+    reason: Reason
+    coverage: float
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.reason is Reason.ALLOWED
+
+
+def ask(case: Case, *, now: datetime, policy: Policy, period: timedelta) -> Answer:
+    """Whether an act may rest on this."""
+    share = coverage(case.samples, case.start, case.end, period)
+    if case.is_decided:
+        reason = Reason.DECIDED
+    elif case.is_mixed:
+        reason = Reason.MIXED
+    elif abs(case.clock_offset_s) > policy.clock_tolerance_s:
+        reason = Reason.CLOCK
+    elif not case.samples or not is_fresh(case.samples[-1], now, period) or case.samples[-1] > now:
+        reason = Reason.STALE
+    elif share < ACT_COVERAGE:
+        reason = Reason.COVERAGE
+    else:
+        reason = Reason.ALLOWED
+    return Answer(reason, share)
+
+
+def coverage(samples: Sequence[datetime], start: datetime, end: datetime, period: timedelta) -> float:
+    """The share, 0 to 1, of the samples expected in `[start, end]` that were there.
+
+    Counted by gaps: one of n periods lacks n - 1 samples. So jitter costs nothing, and extra samples here make up for
+    none elsewhere; a stretch that no sample could have (a clock set forward) counts as missing.
+    """
+    inside = sorted(at for at in samples if start <= at <= end)
+    expected = max(1, round((end - start) / period))
+    if not inside:
+        return 0.0
+    edges = (inside[0] - start) // period + (end - inside[-1]) // period
+    gaps = sum(max(0, round((later - earlier) / period) - 1) for earlier, later in pairwise(inside))
+    return max(0.0, 1 - (edges + gaps) / expected)

@@ -1,0 +1,103 @@
+"""Staying on after the end (domain.md I4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from reservations.rules.policy import Policy
+
+from .snapshot import FRESH_PERIODS, Look, Tenure, is_fresh
+
+CLOSES_AFTER = 3  # samples that show them gone (I8)
+
+
+@dataclass(frozen=True)
+class Track:
+    """What is on record of this tenure's overrun."""
+
+    is_open: bool = False
+    is_counted: bool = False
+    first_sight: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is to be done about one ended tenure now.
+
+    `warns`: seen running after the end, the grace not over. `opens`: the verdict has lasted its time. `counts`: it is
+    an offence, if the gate of I1 agrees. `closes`: gone, or holding again. `run`: the samples in a row that prove it.
+    """
+
+    warns: bool = False
+    opens: bool = False
+    counts: bool = False
+    closes: bool = False
+    waited_for: bool = False
+    first_sight: datetime | None = None
+    run: tuple[Look, ...] = ()
+
+
+def follow(
+    tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look], track: Track, *,
+    now: datetime, policy: Policy, period: timedelta,
+) -> Finding:
+    """Judges one tenure by the card's recent looks (in order of time, each instant once).
+
+    What counts are looks of the grace's end or later, by their own time: a sample repeated or sent late proves nothing.
+    Which process it is does not matter, so relaunching is no way out; whose it is must be sure.
+    """
+    if tenure.end > now:
+        return Finding(closes=track.is_open)  # extended, or its release undone
+    after = [look for look in looks if look.at >= tenure.end]
+    if track.is_open and _is_gone(tenure, tenures, after):
+        return Finding(closes=True, first_sight=track.first_sight)
+    run = _run(tenure, tenures, after, now, period)
+    lasting = len(run) >= policy.samples_in_a_row
+    counting = tuple(look for look in run if look.at >= tenure.end + policy.grace)
+    proved = len(counting) >= policy.samples_in_a_row
+    # Only while it is news: later the incident's opening says it again, and the message is written once.
+    news = lasting and len(run) < policy.samples_in_a_row + FRESH_PERIODS
+    if not proved:
+        return Finding(warns=news and not track.is_open, run=run)
+    newest = counting[-1].at
+    in_time = counting[0].at <= tenure.end + timedelta(seconds=policy.overrun_first_sight_s)
+    if not track.is_open and not in_time:
+        return Finding()
+    waited_for = any(one.member_id != tenure.member_id and one.holds_at(newest) for one in tenures)
+    long_enough = newest >= tenure.end + timedelta(seconds=policy.overrun_unwaited_s)
+    return Finding(
+        warns=not track.is_open, opens=not track.is_open, counts=not track.is_counted and (waited_for or long_enough),
+        waited_for=waited_for, first_sight=track.first_sight or counting[0].at, run=counting,
+    )
+
+
+def _is_proof(tenure: Tenure, tenures: Sequence[Tenure], look: Look) -> bool:
+    """Whether this look shows the former holder there without a right of their own to be."""
+    return look.is_readable and bool(look.proof_against(tenure.member_id)) and not tenure.is_followed(tenures, look.at)
+
+
+def _run(
+    tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look], now: datetime, period: timedelta
+) -> tuple[Look, ...]:
+    """The unbroken row of proofs up to the newest look, which must be fresh. A look that could not be read breaks it."""
+    run: list[Look] = []
+    later = now
+    for look in reversed(looks):
+        if not is_fresh(look.at, later, period) or not _is_proof(tenure, tenures, look):
+            break
+        run.append(look)
+        later = look.at
+    return tuple(reversed(run))
+
+
+def _is_gone(tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look]) -> bool:
+    """Whether the newest looks that leave no doubt all show them gone. Doubtful ones say nothing either way."""
+    telling = [look for look in looks if _is_proof(tenure, tenures, look) or not _in_doubt(tenure, tenures, look)]
+    last = telling[-CLOSES_AFTER:]
+    return len(last) == CLOSES_AFTER and not any(_is_proof(tenure, tenures, look) for look in last)
+
+
+def _in_doubt(tenure: Tenure, tenures: Sequence[Tenure], look: Look) -> bool:
+    return look.is_doubtful and not tenure.is_followed(tenures, look.at)

@@ -1,0 +1,133 @@
+"""What a card's latest sample means (domain.md I). Unknown is not idle and not free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from reservations.rules.policy import Policy
+
+from .snapshot import FRESH_PERIODS, MEMORY_FLOOR, Look, Tenure, is_fresh
+
+OFFLINE_AFTER = timedelta(minutes=15)
+
+
+class State(StrEnum):
+    """The states this version tells apart; the codes are those of `CardState.State`."""
+
+    FREE = "free"
+    IN_USE = "in_use"
+    OVERRUN = "overrun"
+    UNBOOKED = "unbooked"
+    CONTESTED = "contested"
+    NOT_VISIBLE = "not_visible"
+    UNKNOWN = "unknown"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The host's latest reading: when the server got it, and what was wrong with host or clocks."""
+
+    heard_at: datetime
+    problem: str = ""
+    clock_offset_s: float = 0.0
+
+    def clock_agrees(self, policy: Policy) -> bool:
+        """Whether host and server agree on the time (I1)."""
+        return abs(self.clock_offset_s) <= policy.clock_tolerance_s
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What is known of one card: recent looks in order of time, whose time it is or was, and open overruns.
+
+    `last_at` is the time of its last sample ever, also when too old for `looks`; None = there was none.
+    """
+
+    looks: Sequence[Look]
+    tenures: Sequence[Tenure]
+    last_at: datetime | None
+    open_overruns: frozenset[int] = frozenset()
+    baseline: int = 0
+
+    @property
+    def newest(self) -> Look | None:
+        return self.looks[-1] if self.looks else None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state of a card from `at` on, and what it rests on. `under`: allocations under which their holder was seen."""
+
+    state: State
+    at: datetime
+    look: Look | None = None
+    member_ids: tuple[int, ...] = ()
+    under: tuple[int, ...] = ()
+
+
+def judge(card: CardFacts, host: Heartbeat, *, now: datetime, policy: Policy, period: timedelta) -> Verdict | None:
+    """The card's state; None when nothing new can be said (never sampled, or the last word still stands).
+
+    Silence is dated from the instant at which it became too long, so judging it again says the same again.
+    """
+    if host.problem or not host.clock_agrees(policy):
+        return _silence(host.heard_at, now, timedelta(0))
+    look = card.newest
+    if look is None or not is_fresh(look.at, now, period):
+        return None if card.last_at is None else _silence(card.last_at, now, FRESH_PERIODS * period)
+    if look.problem:
+        return Verdict(State.OFFLINE if look.problem == "lost" else State.UNKNOWN, look.at, look)
+    if look.processes is None:
+        return Verdict(State.UNKNOWN, look.at, look)
+    return _of_processes(card, look, policy)
+
+
+def _silence(last: datetime, now: datetime, patience: timedelta) -> Verdict | None:
+    if now - last > OFFLINE_AFTER:
+        return Verdict(State.OFFLINE, last + OFFLINE_AFTER)
+    if now - last >= patience:
+        return Verdict(State.UNKNOWN, last + patience)
+    return None
+
+
+def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
+    using = [one for one in look.processes or () if not one.is_furniture]
+    members = {one.member_id for one in using if one.is_sure and one.member_id is not None}
+    holders = [one for one in card.tenures if one.holds_at(look.at)]
+    overstaying = {one.member_id for one in card.tenures if _overstays(one, card, look, policy)}
+    strangers = members - {one.member_id for one in holders} - overstaying
+    at_home = tuple(one.allocation_id for one in holders if one.member_id in members)
+    if overstaying:  # before contested and unbooked use (I4)
+        state = State.OVERRUN
+    elif strangers:
+        state = State.CONTESTED if holders else State.UNBOOKED
+    elif members:
+        state = State.IN_USE
+    elif using:
+        state = State.UNKNOWN  # somebody is there, nobody can say who
+    else:
+        state = _of_memory(card, look)
+    return Verdict(state, look.at, look, tuple(sorted(members)), at_home)
+
+
+def _overstays(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) -> bool:
+    """Whether the former holder is seen there after the end: in the grace too, where it has no consequence yet."""
+    if tenure.end > look.at or tenure.is_followed(card.tenures, look.at):
+        return False
+    late = look.at > tenure.end + timedelta(seconds=policy.overrun_first_sight_s)
+    if late and tenure.allocation_id not in card.open_overruns:
+        return False
+    return bool(look.proof_against(tenure.member_id))
+
+
+def _of_memory(card: CardFacts, look: Look) -> State:
+    """Nobody computes there. Utilisation says nothing: drivers show 100 % on idle cards (I2)."""
+    if look.memory_used is None:
+        return State.UNKNOWN
+    desktop = sum(one.memory or 0 for one in look.processes or ())
+    limit = max(MEMORY_FLOOR, card.baseline + card.baseline // 10)
+    return State.NOT_VISIBLE if look.memory_used - desktop > limit else State.FREE

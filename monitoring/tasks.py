@@ -1,0 +1,44 @@
+"""The sensor's tasks: the clock, the settings and the broker meet the services here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from celery import current_app, shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from labgpu.broker import READ_TASK, host_queue
+
+from . import queries
+from .services import ingest as ingesting
+from .services import judge as judging
+from .services import retention
+
+
+def _period() -> timedelta:
+    return timedelta(seconds=settings.SAMPLE_SECONDS)
+
+
+@shared_task(name="monitoring.ingest", ignore_result=True)
+def ingest(reading: object) -> None:
+    """Takes in a reading that a card host's worker sent."""
+    ingesting.ingest(reading, now=timezone.now(), period=_period())
+
+
+@shared_task(name="monitoring.judge", ignore_result=True)
+def judge() -> None:
+    """Judges all cards, so that silence is noticed too, and puts old samples away."""
+    judging.judge_all(now=timezone.now(), period=_period())
+    retention.forget_samples(now=timezone.now())
+
+
+@shared_task(name="monitoring.ask_hosts", ignore_result=True)
+def ask_hosts() -> None:
+    """Asks each host for a reading. What is not read within a period is dropped: the next ask is already there."""
+    scenarios = [path.stem for path in Path(settings.SCENARIO_DIR).glob("*.json")]
+    for name in queries.hosts_to_ask(settings.THIS_HOST, scenarios):
+        current_app.send_task(
+            READ_TASK, args=[name], queue=host_queue(name), expires=settings.SAMPLE_SECONDS, ignore_result=True
+        )
