@@ -1,14 +1,44 @@
-"""Sign-in and joining: allauth's hooks."""
+"""Sign-in: allauth's hooks. Sign-up is closed; people join by an invite (`reservations.services.people.join`)."""
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import quote
+
 from allauth.account.adapter import DefaultAccountAdapter
-from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone, translation
+
+from reservations import queries
+from reservations.models import Member
 
 
 class Adapter(DefaultAccountAdapter):
-    """Sign-up is closed except to the bearer of an invite."""
+    """Closed sign-up, addresses in lower case, mails in their reader's language with links to the site's own address."""
 
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
 
-class SignupForm(forms.Form):
-    """The name beside allauth's own fields."""
+    def clean_email(self, email: str) -> str:
+        return str(super().clean_email(email)).lower()
+
+    def get_reset_password_from_key_url(self, key: str) -> str:
+        """Made of SITE_URL, never of the Host header: that one the asker writes."""
+        path = reverse("account_reset_password_from_key", kwargs={"uidb36": "UID", "key": "KEY"})
+        return str(settings.SITE_URL + path.replace("UID-KEY", quote(key)))
+
+    def send_notification_mail(
+        self, template_prefix: str, user: Member, context: dict[str, Any] | None = None, email: str | None = None
+    ) -> None:
+        super().send_notification_mail(template_prefix, user, context, email=email or user.email)
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """In the reader's language and zone, whoever's request causes it (UI-11)."""
+        lab = queries.lab_facts()
+        reader = Member.objects.filter(email=email.lower()).first()
+        language = (reader.language if reader else translation.get_language()) or lab.language
+        words = {"lab_name": lab.name or "LabGPU", "site_url": settings.SITE_URL}
+        with translation.override(language), timezone.override(lab.zone):
+            super().send_mail(template_prefix, email, {**words, **context})

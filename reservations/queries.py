@@ -11,6 +11,7 @@ from django.db.models import Count, Max, Prefetch, Q, Sum
 
 from .models import (
     Allocation,
+    AuditEntry,
     Case,
     Demerit,
     Gpu,
@@ -21,6 +22,7 @@ from .models import (
     Lab,
     LedgerEntry,
     Member,
+    Pool,
     Reservation,
 )
 from .rules.booking import Card, Holding
@@ -204,6 +206,17 @@ def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> li
     return [Block(*row) for row in rows]
 
 
+def history_of(reservation: Reservation) -> list[AuditEntry]:
+    """What happened to a reservation, oldest first, each with who did it."""
+    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk)
+    return list(rows.select_related("actor").order_by("pk"))
+
+
+def member_names(ids: Iterable[int]) -> dict[int, str]:
+    """The names of these members, by id."""
+    return dict(Member.objects.filter(pk__in=list(ids)).values_list("pk", "name"))
+
+
 @dataclass(frozen=True)
 class EndedHolding:
     """An allocation the sensor must watch: held now, or ended less than a while ago."""
@@ -301,3 +314,18 @@ def decided_cases(limit: int = 50) -> list[Case]:
 def hosts_listed() -> list[Host]:
     """All hosts with their cards, each card with its pool."""
     return list(Host.objects.prefetch_related(Prefetch("gpus", Gpu.objects.select_related("pool").order_by("index", "pk"))))
+
+
+def hosts_named() -> list[Host]:
+    """All hosts by name, without their cards."""
+    return list(Host.objects.all())
+
+
+def pool_names() -> list[str]:
+    """The names of all pools."""
+    return list(Pool.objects.values_list("name", flat=True))
+
+
+def demerit_detail(pk: int) -> Demerit | None:
+    """One demerit with its reservation and dispute, or None."""
+    return Demerit.objects.select_related("member", "reservation").prefetch_related("cases").filter(pk=pk).first()

@@ -8,13 +8,16 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth import logout
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from .. import permissions
+
 
 def member_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Lets approved members in.
+    """Lets approved members in, once the lab is set up.
 
     Others are led on: signed out to sign-in (and back here), waiting to the page that says so, inactive ones are signed
     out. A fragment is never answered with another page: htmx is told to lead the whole page there.
@@ -22,6 +25,8 @@ def member_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        if not request.lab.is_set_up:
+            return lead(request, resolve_url("welcome"))
         if request.user.is_authenticated and not request.user.is_active:
             logout(request)
         if not request.user.is_authenticated:
@@ -31,6 +36,18 @@ def member_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+def admin_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Lets admins in; to other members the page says that it is theirs."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        if not permissions.may(request.user, permissions.Action.ADMINISTER):
+            raise PermissionDenied
+        return view(request, *args, **kwargs)
+
+    return member_required(guarded)
 
 
 def sign_in_url(request: HttpRequest) -> str:

@@ -1,0 +1,98 @@
+"""Django's admin: raw repair only, for admins of the lab. Everyday work has pages that check and say what they do.
+
+Its sign-in is the site's own, with its limits (AU-13). Nothing is deleted here, what is written once cannot be changed, and
+each change is in the lab's audit too.
+"""
+
+from __future__ import annotations
+
+from allauth.account.decorators import secure_admin_login
+from django.contrib import admin
+from django.db.models import Model
+from django.forms import ModelForm
+from django.http import HttpRequest
+
+from . import models
+from .models.appendonly import AppendOnly
+from .permissions import Action, may
+from .services import audit
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    return request.user.is_authenticated and may(request.user, Action.ADMINISTER)
+
+
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+admin.site.has_permission = _is_admin  # type: ignore[method-assign, assignment]
+
+
+class Shown(admin.ModelAdmin):
+    """May be looked at."""
+
+    list_per_page = 50
+    show_full_result_count = False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return _is_admin(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_admin(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+class Repaired(Shown):
+    """May be changed, with a line in the audit."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return _is_admin(request)
+
+    def save_model(self, request: HttpRequest, obj: Model, form: ModelForm, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        values = {name: str(form.cleaned_data.get(name)) for name in form.changed_data}
+        audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)
+
+
+class Members(Repaired):
+    """Without what the members page guards: the last admin, sign-in, passwords."""
+
+    list_display = ("name", "email", "role", "approval", "is_active", "is_arbiter", "is_admin")
+    search_fields = ("name", "email")
+    fields = (
+        "email", "name", "role", "approval", "language", "zone", "joined_at", "last_login", "is_active", "is_arbiter", "is_admin",
+    )
+    readonly_fields = ("approval", "joined_at", "last_login", "is_active", "is_arbiter", "is_admin")
+
+
+class Hosts(Repaired):
+    list_display = ("name", "has_reader", "simulated")
+    readonly_fields = ("simulated",)
+
+
+class Gpus(Repaired):
+    list_display = ("__str__", "model", "pool", "service", "uuid")
+    list_select_related = ("host", "pool")
+    readonly_fields = ("uuid",)
+
+
+class Pools(Repaired):
+    list_display = ("name", "weight")
+
+
+_REPAIRED = {models.Member: Members, models.Host: Hosts, models.Gpu: Gpus, models.Pool: Pools}
+_SHOWN = (
+    models.Lab, models.HostAccount, models.Invite, models.CardState, models.Reservation, models.Allocation, models.LedgerEntry,
+    models.Demerit, models.Case, models.Ruling, models.Notification, models.AuditEntry,
+)
+for _model, _page in _REPAIRED.items():
+    admin.site.register(_model, _page)
+for _model in _SHOWN:
+    admin.site.register(_model, Shown)
+assert not any(issubclass(model, AppendOnly) for model in _REPAIRED)

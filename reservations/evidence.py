@@ -1,0 +1,165 @@
+"""The evidence of a demerit in words. Written once by the sensor, read for ever: whatever is missing is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.utils import formats, timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, pgettext
+
+from . import labels
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """One sample: when, how many processes and which, the card's use and memory; empty where it was not read."""
+
+    at: str
+    processes: str
+    pids: str
+    use: str
+    memory: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What proves a demerit: sentences first, then facts, processes and samples."""
+
+    sentences: list[str] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
+    samples: list[SampleRow] = field(default_factory=list)
+    simulated: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.sentences or self.facts or self.processes or self.samples)
+
+
+def in_words(raw: Any) -> Evidence:
+    """The evidence as a page shows it. Never raises, whatever was stored."""
+    if not isinstance(raw, Mapping):
+        return Evidence()
+    samples = [row for one in _list(raw.get("samples")) if (row := _sample(one)) is not None]
+    return Evidence(
+        sentences=_sentences(raw, len(samples)),
+        facts=_facts(raw),
+        processes=[text for one in _list(raw.get("processes")) if (text := _process(one))],
+        samples=samples,
+        simulated=raw.get("simulated") is True,
+    )
+
+
+def _sentences(raw: Mapping[str, Any], samples: int) -> list[str]:
+    end, grace, seen, counted = (_instant(raw.get(key)) for key in ("end", "grace_until", "first_sight", "counted_at"))
+    said = []
+    if end and grace:
+        said.append(
+            _("The reservation ended at %(end)s; the grace period ran until %(grace)s.")
+            % {"end": labels.instant(end), "grace": _clock(grace)}
+        )
+    if seen:
+        card = _text(raw.get("card"))
+        on = _("After that, processes of the holder were still seen on %(card)s, first at %(at)s.") if card else _(
+            "After that, processes of the holder were still seen, first at %(at)s."
+        )
+        said.append(on % {"card": card, "at": _clock(seen)})
+    if samples:
+        said.append(ngettext("%(n)d sample shows it.", "%(n)d samples show it.", samples) % {"n": samples})
+    if counted and isinstance(raw.get("waiting"), bool):
+        said.append(
+            (
+                _("Somebody was waiting for the card, so it counted at once, at %(at)s.")
+                if raw["waiting"]
+                else _("Nobody was waiting, so it counted only at %(at)s.")
+            )
+            % {"at": _clock(counted)}
+        )
+    return said
+
+
+def _facts(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = [
+        (_("Card"), _text(raw.get("card"))),
+        (_("UUID"), _text(raw.get("gpu"))),
+        (_("End"), _when(raw.get("end"))),
+        (_("Grace period until"), _when(raw.get("grace_until"))),
+        (_("First seen after it"), _when(raw.get("first_sight"))),
+        (_("Counted at"), _when(raw.get("counted_at"))),
+        (_("Samples had of those expected"), _percent(raw.get("coverage"))),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def _process(raw: Any) -> str:
+    if not isinstance(raw, Mapping) or not _is_int(raw.get("pid")):
+        return ""
+    owner = {
+        "verified": pgettext("owner of a process", "verified"), "resolved": pgettext("owner of a process", "resolved"),
+        "ambiguous": pgettext("owner of a process", "ambiguous"), "unknown": pgettext("owner of a process", "unknown"),
+    }.get(_text(raw.get("owner")))
+    parts = [_("process %(pid)d") % {"pid": raw["pid"]}]
+    if _is_int(raw.get("uid")):
+        parts.append(_("uid %(uid)d") % {"uid": raw["uid"]})
+    if owner:
+        parts.append(_("owner %(owner)s") % {"owner": owner})
+    return " · ".join(parts)
+
+
+def _sample(raw: Any) -> SampleRow | None:
+    if not isinstance(raw, Mapping) or (at := _instant(raw.get("at"))) is None:
+        return None
+    pids = raw.get("pids")
+    known = isinstance(pids, list)
+    numbers = [str(pid) for pid in pids if _is_int(pid)] if known else []
+    use, memory = raw.get("utilization"), raw.get("memory")
+    return SampleRow(
+        at=_clock(at),
+        processes=str(len(numbers)) if known else "",
+        pids=", ".join(numbers[:12]) + (" …" if len(numbers) > 12 else ""),
+        use=f"{use} %" if _is_int(use) else "",
+        memory=f"{formats.number_format(memory // _MIB, force_grouping=True)} MiB" if _is_int(memory) else "",
+    )
+
+
+def _instant(value: Any) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+        return timezone.localtime(found) if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _when(value: Any) -> str:
+    at = _instant(value)
+    return labels.instant(at) if at else ""
+
+
+def _clock(at: datetime) -> str:
+    return f"{timezone.localtime(at):%H:%M:%S}"
+
+
+def _percent(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        return ""
+    return f"{value * 100:.0f} %"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
