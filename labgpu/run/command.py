@@ -22,7 +22,7 @@ from labgpu.run.trouble import Trouble
 TICK_S = 0.1
 SCENARIOS_EVERY_S = 1.0
 BROKER_START_S = 15.0
-SLOW_START_S = 60.0
+SLOW_START_S = 30.0
 ONLY: dict[str, Callable[[Plan, dict[str, str]], parts.Part]] = {
     "web": parts.web,
     "worker": parts.worker,

@@ -40,12 +40,13 @@ def test_vendored_files_are_held_to_their_hashes(tmp_path: Path, monkeypatch: py
     (tmp_path / "changed.js").write_text("2")
     (tmp_path / "unlisted.js").write_text("3")
     right = hashlib.sha256(b"1").hexdigest()
-    lines = [f"{name} 1.0 MIT {right}" for name in ("good.js", "changed.js", "gone.js")]
-    (tmp_path / "VERSIONS.txt").write_text("\n".join(["# file version licence sha256", *lines, "x"]))
+    (tmp_path / "good.LICENSE.txt").write_text("You may.")
+    lines = [f"thing 1.0 MIT {right} {name}" for name in ("good.js", "changed.js", "gone.js")]
+    (tmp_path / "VERSIONS.txt").write_text("\n".join(["# name version licence sha256 file", *lines, "x"]))
     assert list(check.vendored()) == [
         "changed.js is not the file that was vendored",
         "gone.js is listed but missing",
-        "VERSIONS.txt:5: give file name, version, licence and sha256",
+        "VERSIONS.txt:5: give name, version, licence, sha256 and file",
         "unlisted.js is not listed in VERSIONS.txt",
     ]
 
