@@ -2,9 +2,35 @@
 
 from django.urls import URLPattern, path
 
-from .views import cases, health, hosts, join, language, links, members, setup
+from .views import (
+    board,
+    book,
+    cases,
+    health,
+    hosts,
+    join,
+    language,
+    links,
+    members,
+    mine,
+    reservation,
+    schedule,
+    setup,
+)
 
 urlpatterns: list[URLPattern] = [
+    # schedule, booking, one's own reservations, the board
+    path("", schedule.schedule, name="schedule"),
+    path("schedule/grid", schedule.grid, name="schedule-grid"),
+    path("book", book.book, name="book"),
+    path("reservations/<int:pk>/", reservation.reservation, name="reservation"),
+    path("reservations/<int:pk>/release", reservation.release, name="release"),
+    path("reservations/<int:pk>/undo-release", reservation.undo_release, name="undo-release"),
+    path("reservations/<int:pk>/cancel", reservation.cancel, name="cancel"),
+    path("reservations/<int:pk>/extend", reservation.extend, name="extend"),
+    path("mine", mine.mine, name="mine"),
+    path("board", board.board, name="board"),
+    path("board/table", board.table, name="board-table"),
     # joining, set-up, language, health
     path("join/<str:token>", join.join, name="join"),
     path("waiting", join.waiting, name="waiting"),

@@ -1,0 +1,166 @@
+"""The booking form: cards, a period, a tier; every reason against it at once, with ways out as buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render, resolve_url
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_http_methods
+
+from .. import forms, labels, queries
+from ..models import Reservation
+from ..rules.refusal import Code, Refused
+from ..rules.week import NoSuchLocalTime, local_date
+from ..services import booking, locking
+from . import cardlook, refused
+from .access import lead, member_required
+
+LENGTHS = (1, 2, 4, 8, 12, 24, 48)
+_WINDOW = timedelta(hours=34)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A card to tick."""
+
+    card: cardlook.CardLook
+    hold: cardlook.Hold
+    ticked: bool
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@member_required
+def book(request: HttpRequest) -> HttpResponse:
+    """GET shows the form (`?card=…&start=…&end=…` fill it in), POST books; `length` only fills in the end."""
+    if request.method == "POST":
+        return _length(request) if "length" in request.POST else _book(request)
+    return _page(request, _given(request))
+
+
+def _given(request: HttpRequest) -> dict[str, str]:
+    """What the address fills in; what cannot be read is left empty, for the reader to choose."""
+    given = {}
+    for name in ("start", "end"):
+        try:
+            given[name] = _local(forms.read_instant(request.GET.get(name, ""), request.lab.zone))
+        except ValueError:
+            given[name] = ""
+    return given
+
+
+def _book(request: HttpRequest) -> HttpResponse:
+    form = forms.BookingForm(request.POST, zone=request.lab.zone)
+    if not form.is_valid() or form.refusals:
+        return _page(request, _typed(form), form=form, reasons=refused.reasons(form.refusals), status=422)
+    try:
+        made = booking.reserve(request.user, form.request, now=request.now)
+    except Refused as problem:
+        return _page(
+            request, _typed(form), form=form, reasons=refused.reasons(problem.refusals),
+            status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
+        )
+    except locking.Busy:
+        response = _page(request, _typed(form), form=form, reasons=refused.busy(), status=409)
+        response.headers.update(refused.BUSY_HEADERS)
+        return response
+    messages.success(request, _booked_words(len(form.card_ids()), made))
+    return lead(request, _schedule_with(request, made))
+
+
+def _booked_words(count: int, made: Reservation) -> str:
+    return ngettext("Booked: %(n)d card, %(period)s.", "Booked: %(n)d cards, %(period)s.", count) % {
+        "n": count, "period": cardlook.period_words(made.start, made.end)
+    }
+
+
+def _schedule_with(request: HttpRequest, made: Reservation) -> str:
+    """The schedule at a time at which the reservation is seen."""
+    query: dict[str, str | int] = {"new": made.pk}
+    if made.start > request.now + _WINDOW:
+        query = {"from": local_date(made.start, request.lab.zone).isoformat(), **query}
+    return resolve_url("schedule") + "?" + urlencode(query)
+
+
+def _length(request: HttpRequest) -> HttpResponse:
+    """Fills in the end for a pressed length (elapsed hours, A2); books nothing."""
+    data = request.POST
+    values = {"start": data.get("start", "")[:40], "end": data.get("end", "")[:40]}
+    try:
+        start = forms.read_instant(values["start"], request.lab.zone) if values["start"].strip() else None
+        end = forms.end_after(start, data["length"], now=request.now, policy=request.lab.policy, zone=request.lab.zone)
+    except NoSuchLocalTime as problem:
+        return _page(request, values, reasons=refused.reasons(forms.clock_refusal(problem, "start")), status=422)
+    except ValueError as problem:
+        return _page(request, values, errors={"start": [str(problem)]}, status=422)
+    if end is None:
+        return _page(request, values, errors={"end": [_("There is no such length. Choose one of the buttons.")]}, status=422)
+    return _page(request, {"start": _local(start) if start else "", "end": _local(end)})
+
+
+def _typed(form: forms.BookingForm) -> dict[str, str]:
+    """Start and end as the fields show them again: by the lab's clock, or as typed where they could not be read."""
+    return {
+        name: _local(form.instants[name]) if name in form.instants else str(form.data.get(name, ""))[:40]
+        for name in ("start", "end")
+    }
+
+
+def _local(instant: datetime) -> str:
+    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
+
+
+def _page(
+    request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
+    reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
+    fresh_key: bool = False,
+) -> HttpResponse:
+    data = request.POST if request.method == "POST" else request.GET
+    found = dict(errors or {})
+    if form is not None:
+        found.update({name: [str(one) for one in problems] for name, problems in form.errors.items()})
+    key = data.get("key", "")
+    if fresh_key or "key" in found or not key or request.method != "POST" or len(key) > 80:
+        key = forms.new_key()
+    context = {
+        **_choices(request, data), "times": times, "reasons": reasons, "errors": found, "key": key,
+        "other_errors": [one for name, problems in found.items() if name in ("key", "tier") for one in problems],
+        "note": data.get("note", "")[:200], "has_refusals": bool(reasons or found),
+        "now_local": _local(request.now),
+    }
+    template = "reservations/_book_form.html" if request.htmx else "reservations/book.html"
+    return render(request, template, context, status=status)
+
+
+def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
+    gpus = queries.fleet()
+    ticked = set(forms.card_ids(data))
+    holds = cardlook.holds([gpu.pk for gpu in gpus], request.now)
+    hosts: dict[str, list[Choice]] = {}
+    for gpu in gpus:
+        hosts.setdefault(gpu.host.name, []).append(
+            Choice(cardlook.look(gpu, request.now), holds[gpu.pk], gpu.pk in ticked)
+        )
+    policy = request.lab.policy
+    tiers = [code for code in policy.tiers if code not in policy.granted_tiers]
+    tier = data.get("tier") if data.get("tier") in tiers else ("regular" if "regular" in tiers else tiers[0] if tiers else "")
+    purpose = data.get("purpose") if data.get("purpose") in Reservation.Purpose.values else Reservation.Purpose.TRAINING
+    return {
+        "hosts": hosts,
+        "tiers": [(code, labels.TIER.get(code, code), labels.TIER_LETTER.get(code, ""), code == tier) for code in tiers],
+        "purposes": [(code, labels.PURPOSE[code], code == purpose) for code in Reservation.Purpose],
+        "lengths": [hours for hours in LENGTHS if hours * 3600 <= policy.longest_s],
+        "balances": [
+            (labels.day(one.week), labels.hours(max(one.left, 0)), labels.hours(one.allowance))
+            for one in queries.balances(request.user, request.lab, request.now)
+        ],
+        "most_cards": policy.cards_at_once,
+    }

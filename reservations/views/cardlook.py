@@ -1,0 +1,150 @@
+"""How a card looks on pages: what the sensor last said of it, and until when it is free or held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from .. import labels, queries
+from ..models import CardState, Gpu
+
+# Fresh are samples of at most three periods (I1).
+FRESH_PERIODS = 3
+# How far ahead "free until" looks; nothing can be booked further ahead than the longest opening of any preset.
+AHEAD = timedelta(days=30)
+GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class CardLook:
+    """One card as pages name it. `state` is a code of `CardState.State`; an old or missing sighting is unknown."""
+
+    id: int
+    host: str
+    index: int
+    label: str
+    model: str
+    memory: str
+    in_service: bool
+    state: str
+    state_words: str
+    since: datetime | None
+    age: str
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Until when a card is free (`holder` empty; `until` None = nothing ahead), or who holds it until when."""
+
+    holder: str
+    until: datetime | None
+    words: str
+
+
+def age_words(seconds: float) -> str:
+    """How old a figure is, coarsely: pages that are polled must not change with every second."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return _("less than a minute ago")
+    if minutes < 120:
+        return ngettext("%(n)d minute ago", "%(n)d minutes ago", minutes) % {"n": minutes}
+    hours = minutes // 60
+    if hours < 48:
+        return ngettext("%(n)d hour ago", "%(n)d hours ago", hours) % {"n": hours}
+    return ngettext("%(n)d day ago", "%(n)d days ago", hours // 24) % {"n": hours // 24}
+
+
+def state_of(gpu: Gpu) -> CardState | None:
+    """What the sensor last said of a card whose `state` was loaded with it."""
+    try:
+        return gpu.state
+    except CardState.DoesNotExist:
+        return None
+
+
+def look(gpu: Gpu, now: datetime) -> CardLook:
+    """The card as pages show it."""
+    state = state_of(gpu)
+    fresh = state is not None and now - state.sampled_at <= timedelta(seconds=FRESH_PERIODS * settings.SAMPLE_SECONDS)
+    shown = CardState.State(state.state) if state is not None and fresh else CardState.State.UNKNOWN
+    return CardLook(
+        id=gpu.pk, host=gpu.host.name, index=gpu.index, label=str(gpu), model=gpu.model.removeprefix("NVIDIA ").strip(),
+        memory=gib(gpu.memory_total) if gpu.memory_total else "",
+        in_service=gpu.service == Gpu.Service.IN_SERVICE, state=str(shown), state_words=str(labels.CARD_STATE[shown]),
+        since=state.since if state is not None and fresh else None,
+        age=age_words((now - state.sampled_at).total_seconds()) if state is not None else _("never read"), fresh=fresh,
+    )
+
+
+def gib(amount: int) -> str:
+    """Bytes as whole GiB."""
+    return f"{round(amount / GIB)} GiB"
+
+
+def holds(gpu_ids: Sequence[int], now: datetime) -> dict[int, Hold]:
+    """For each card, until when it is free or who holds it until when, as of `now`."""
+    ahead: dict[int, list[queries.Block]] = defaultdict(list)
+    for block in queries.blocks_between(gpu_ids, now, now + AHEAD):
+        if block.status in queries.HOLDING_CODES:
+            ahead[block.gpu_id].append(block)
+    return {gpu_id: _hold(ahead[gpu_id], now) for gpu_id in gpu_ids}
+
+
+def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
+    holder, until = "", None
+    for block in sorted(ahead, key=lambda one: one.start):
+        if block.start <= now:
+            holder, until = block.holder_name, block.end
+        elif until is None:
+            return Hold("", block.start, _("free until %(time)s") % {"time": labels.instant(block.start)})
+        elif block.start > until:
+            break
+        else:  # the next one begins where this one ends: the card stays held
+            until = block.end
+    if until is None:
+        return Hold("", None, _("nothing booked"))
+    return Hold(holder, until, _("held until %(time)s") % {"time": labels.instant(until)})
+
+
+def clock(value: datetime) -> str:
+    """The lab's clock at an instant: 22:00."""
+    return date_format(timezone.localtime(value), "H:i")
+
+
+def period_words(start: datetime, end: datetime) -> str:
+    """A period with its days: Tue 1 Dec 22:00 – Wed 2 Dec 06:00; the day only once where it is the same."""
+    same = timezone.localtime(start).date() == timezone.localtime(end).date()
+    return f"{labels.instant(start)} – {clock(end) if same else labels.instant(end)}"
+
+
+def length_words(start: datetime, end: datetime) -> str:
+    """An elapsed length: 8 h, 30 min, 1 h 30 min."""
+    minutes = int((end - start).total_seconds() // 60)
+    hours, rest = divmod(minutes, 60)
+    parts = []
+    if hours:
+        # Translators: a length in hours
+        parts.append(_("%(n)d h") % {"n": hours})
+    if rest or not hours:
+        # Translators: a length in minutes
+        parts.append(_("%(n)d min") % {"n": rest})
+    return " ".join(parts)
+
+
+def cards_words(gpus: Iterable[Gpu]) -> str:
+    """Cards by host: gpu-a: 0, 1; gpu-b: 3."""
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for gpu in gpus:
+        by_host[gpu.host.name].append(gpu.index)
+    return "; ".join(
+        f"{host}: {', '.join(str(index) for index in sorted(indexes))}" for host, indexes in sorted(by_host.items())
+    )

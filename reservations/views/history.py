@@ -1,0 +1,53 @@
+"""What happened to a reservation, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from .. import labels
+from ..models import AuditEntry
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the history: when, what, and by whom (empty when LabGPU itself acted)."""
+
+    at: datetime
+    words: str
+    by: str
+    reason: str
+
+
+def _extended(change: Mapping[str, Any]) -> str:
+    try:
+        end = datetime.fromisoformat(change["new_end"])
+    except (KeyError, TypeError, ValueError):
+        return _("extended")
+    return _("extended to %(time)s") % {"time": labels.instant(end)}
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "reserve": lambda change: _("booked"),
+    "release": lambda change: _("released"),
+    "undo_release": lambda change: _("release undone"),
+    "cancel": lambda change: _("cancelled"),
+    "extend": _extended,
+    "active": lambda change: _("started"),
+    "finished": lambda change: _("ended as booked"),
+}
+
+
+def events(entries: Iterable[AuditEntry]) -> tuple[Event, ...]:
+    """The audit's entries in words, oldest first. A verb this version does not know says that something changed."""
+    return tuple(
+        Event(
+            entry.at, _WORDS.get(entry.verb, lambda change: _("changed"))(entry.change),
+            str(entry.actor) if entry.actor else "", entry.reason,
+        )
+        for entry in entries
+    )

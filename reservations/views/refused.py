@@ -1,0 +1,72 @@
+"""Refusals as pages say them: every reason with its rule, and what would be allowed instead as buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from .. import forms, labels
+from ..rules.refusal import Alternative, Code, Refusal
+from ..services.locking import Busy
+from . import cardlook
+
+# What somebody else's doing has overtaken: the same request might have been right a moment ago.
+_CONFLICTS = {Code.CARD_TAKEN, Code.STALE, Code.KEY_REUSED}
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A button: what it says and the value it submits."""
+
+    words: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    sentence: str
+    rule: str
+    instead: tuple[Instead, ...]
+
+
+def reasons(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:
+    """All reasons, each sentence once with all its ways out."""
+    found: dict[tuple[str, str], list[Instead]] = {}
+    for refusal in refusals:
+        ways = found.setdefault((labels.sentence(refusal), refusal.rule), [])
+        if refusal.alternative and (value := forms.pack(refusal.alternative)):
+            ways.append(Instead(_words(refusal.alternative, twice=refusal.code == Code.TIME_TWICE), value))
+    return tuple(Reason(sentence, rule, tuple(ways)) for (sentence, rule), ways in found.items())
+
+
+def busy() -> tuple[Reason, ...]:
+    """What a page says when the lock was not to be had: nothing was written."""
+    return (Reason(_("LabGPU is busy with other bookings; nothing was changed. Press again in a few seconds."), "", ()),)
+
+
+def status(refusals: Iterable[Refusal]) -> int:
+    """409 for what another has overtaken, else 422."""
+    return 409 if any(refusal.code in _CONFLICTS for refusal in refusals) else 422
+
+
+BUSY_HEADERS = {"Retry-After": str(Busy.retry_after)}
+
+
+def _words(alternative: Alternative, *, twice: bool) -> str:
+    values = alternative.values
+    start, end = values.get("start"), values.get("end")
+    if twice:
+        # Both readings look alike on the clock: only the distance to UTC tells them apart.
+        one = timezone.localtime(start or end)
+        offset = one.strftime("%z")
+        return f"{labels.instant(one)} (UTC{offset[:3]}:{offset[3:]})"
+    if start and end:
+        return _("Book %(period)s") % {"period": cardlook.period_words(start, end)}
+    if end:
+        return _("Until %(time)s") % {"time": labels.instant(end)}
+    if start:
+        return _("From %(time)s") % {"time": labels.instant(start)}
+    return _("From now on")

@@ -1,0 +1,245 @@
+"""One reservation: what it is, what happened to it, and what the reader may do with it. Each action is a POST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render, resolve_url
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from .. import forms, labels, queries
+from ..models import Reservation
+from ..permissions import Action, may
+from ..rules.lifecycle import Status
+from ..rules.refusal import Code, Refusal, Refused, refuse
+from ..rules.week import NoSuchLocalTime
+from ..services import booking, locking
+from . import cardlook, history, refused
+from .access import lead, member_required
+
+_LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Later:
+    """A button that extends to an exact instant."""
+
+    words: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What this reader may do now. `undo_until` and `longest` are None when there is nothing to undo or extend."""
+
+    release: bool = False
+    cancel: bool = False
+    undo_until: datetime | None = None
+    longest: datetime | None = None
+    later: tuple[Later, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        return bool(self.release or self.cancel or self.undo_until or self.longest)
+
+
+def status_by_clock(reservation: Reservation, now: datetime) -> Status:
+    """The status as the clock has it, whether or not the sweep has been by."""
+    status = Status(reservation.status)
+    if status == Status.BOOKED and reservation.start <= now:
+        status = Status.ACTIVE
+    if status == Status.ACTIVE and reservation.end <= now:
+        status = Status.FINISHED
+    return status
+
+
+def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = True) -> Actions:
+    """What the reader may do with the reservation now; `extend` False leaves the (costlier) longest end out."""
+    member, now = request.user, request.now
+    status = status_by_clock(reservation, now)
+    longest = None
+    if extend and may(member, Action.EXTEND, reservation):
+        longest = booking.longest_end(reservation, now=now)
+    return Actions(
+        release=status == Status.ACTIVE and may(member, Action.RELEASE, reservation),
+        cancel=status == Status.BOOKED and may(member, Action.CANCEL, reservation),
+        undo_until=undo_until(request, reservation), longest=longest, later=_later(reservation, longest),
+    )
+
+
+def undo_until(request: HttpRequest, reservation: Reservation) -> datetime | None:
+    """Until when the reader may take a release back, or None."""
+    if reservation.status != Status.RELEASED or reservation.ended_at is None:
+        return None
+    limit = reservation.ended_at + timedelta(seconds=request.lab.policy.release_undo_s)
+    limit = min(limit, reservation.end)
+    return limit if request.now < limit and may(request.user, Action.RELEASE, reservation) else None
+
+
+def _later(reservation: Reservation, longest: datetime | None) -> tuple[Later, ...]:
+    if longest is None:
+        return ()
+    steps = [
+        Later(_("+%(n)d h, until %(time)s") % {"n": hours, "time": labels.instant(end)}, end.isoformat())
+        for hours in (1, 2)
+        if (end := reservation.end + timedelta(hours=hours)) < longest
+    ]
+    return (*steps, Later(_("Longest possible: until %(time)s") % {"time": labels.instant(longest)}, longest.isoformat()))
+
+
+@require_safe
+@member_required
+def reservation(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page; for htmx the panel alone."""
+    found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
+    if found is None or not may(request.user, Action.SEE_SCHEDULE, found):
+        raise Http404
+    return _show(request, found)
+
+
+def _show(
+    request: HttpRequest, found: Reservation, *, reasons: tuple[refused.Reason, ...] = (), status: int = 200,
+    still_running: bool = False, changed: bool = False,
+) -> HttpResponse:
+    template = "reservations/_panel.html" if request.htmx else "reservations/reservation.html"
+    context = {**_context(request, found), "reasons": reasons, "still_running": still_running, "changed": changed}
+    response = render(request, template, context, status=status)
+    if changed:
+        response.headers["HX-Trigger"] = "reservation-changed"
+    return response
+
+
+def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
+    status = status_by_clock(found, request.now)
+    allocations = list(found.allocations.select_related("gpu__host").order_by("gpu__host__name", "gpu__index"))
+    here = resolve_url("reservation", found.pk)
+    return {
+        # On its own page it bears the page's heading, also when only the panel is drawn anew.
+        "page": not request.htmx or request.htmx.current_url_abs_path == here,
+        "reservation": found,
+        "cards": cardlook.cards_words(row.gpu for row in allocations),
+        "count": len(allocations),
+        "period": cardlook.period_words(found.start, found.end),
+        "length": cardlook.length_words(found.start, found.end),
+        "status": str(status),
+        "status_words": labels.STATUS[status],
+        "tier_words": labels.TIER.get(found.tier, found.tier),
+        "letter": labels.TIER_LETTER.get(found.tier, ""),
+        "purpose_words": labels.PURPOSE.get(found.purpose, found.purpose),
+        "own": found.holder_id == request.user.pk,
+        "shows_note": may(request.user, Action.SEE_NOTE, found) and bool(found.note),
+        "actions": actions(request, found),
+        "key": forms.new_key(),
+        "typed_end": str(request.POST.get("until", ""))[:40],
+        "events": history.events(queries.history_of(found)),
+    }
+
+
+def _act(
+    request: HttpRequest, pk: int, action: Action, write: Callable[[int | None], Reservation], done: str
+) -> HttpResponse:
+    """One press: does it, or says why not on the same page. What is missing and what is not the reader's look alike."""
+    found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
+    if found is None or not may(request.user, action, found):
+        raise Http404
+    refusals: tuple[Refusal, ...] = ()
+    try:
+        write(_version(request))
+    except Refused as problem:
+        if Code.NOT_YOURS in problem.codes:
+            raise Http404 from None
+        refusals = problem.refusals
+    except locking.Busy:
+        response = _show(request, found, reasons=refused.busy(), status=409)
+        response.headers.update(refused.BUSY_HEADERS)
+        return response
+    found = queries.reservation_detail(pk)
+    assert found is not None  # no reservation is ever deleted
+    if refusals:
+        running = any(refusal.code == Code.STILL_RUNNING for refusal in refusals)
+        return _show(
+            request, found, reasons=refused.reasons(refusals), status=refused.status(refusals), still_running=running
+        )
+    messages.success(request, done)
+    if request.htmx:
+        return _show(request, found, changed=True)
+    return lead(request, resolve_url("mine") if request.POST.get("back") == "mine" else resolve_url("reservation", pk))
+
+
+def _version(request: HttpRequest) -> int:
+    """The version the form was made for; a form without one counts as overtaken."""
+    text = request.POST.get("version", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise refuse(Code.STALE)
+    return int(text)
+
+
+@require_POST
+@member_required
+def release(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ends it now. With own processes running it is refused once, and the page then offers to release all the same."""
+    knowing = request.POST.get("knowing") == "yes"
+    return _act(
+        request, pk, Action.RELEASE,
+        lambda version: booking.release(pk, by=request.user, version=version, now=request.now, knowing_it_runs=knowing),
+        _("Released. What was left is back in the quota."),
+    )
+
+
+@require_POST
+@member_required
+def undo_release(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes a release back within its time."""
+    return _act(
+        request, pk, Action.RELEASE,
+        lambda version: booking.undo_release(pk, by=request.user, version=version, now=request.now),
+        _("The release is undone: the cards are held again."),
+    )
+
+
+@require_POST
+@member_required
+def cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    """Cancels what has not started."""
+    return _act(
+        request, pk, Action.CANCEL,
+        lambda version: booking.cancel(pk, by=request.user, version=version, now=request.now),
+        _("Cancelled. Its hours are back in the quota."),
+    )
+
+
+@require_POST
+@member_required
+def extend(request: HttpRequest, pk: int) -> HttpResponse:
+    """Moves the end later: to an exact instant of a button (`end`, `use`) or to a typed time (`until`)."""
+
+    def write(version: int | None) -> Reservation:
+        data = forms.with_override(request.POST)
+        text = str(data.get("end") or data.get("until") or "").strip()
+        try:
+            new_end = forms.read_instant(text, request.lab.zone)
+        except NoSuchLocalTime as problem:
+            raise Refused(forms.clock_refusal(problem, "end")) from None
+        except ValueError:
+            raise refuse(Code.NOT_LATER, longest=_longest(pk, request)) from None
+        return booking.extend(
+            pk, new_end, by=request.user, version=version, now=request.now, key=_key(request)
+        )
+
+    return _act(request, pk, Action.EXTEND, write, _("Extended."))
+
+
+def _longest(pk: int, request: HttpRequest) -> datetime | None:
+    found = queries.reservation_detail(pk)
+    return booking.longest_end(found, now=request.now) if found else None
+
+
+def _key(request: HttpRequest) -> str:
+    key = str(request.POST.get("key", ""))
+    return key if key.isalnum() and key.isascii() and len(key) <= 80 else ""
