@@ -144,7 +144,8 @@ def _locked(
     if found is None:
         raise refuse(Code.NOT_YOURS)
     card_ids = Allocation.objects.filter(reservation=reservation_id).values_list("gpu", flat=True)
-    with _guarded(), locking.hold(members=[found], cards=list(card_ids)):
+    # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
+    with _guarded(), locking.hold(members=[found, by.pk], cards=list(card_ids)):
         reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
         if not permissions.may(by, action, reservation):
             raise refuse(Code.NOT_YOURS)
