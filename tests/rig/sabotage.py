@@ -1,0 +1,61 @@
+"""Guards taken away one by one, in the process of a control test only.
+
+A test that cannot fail proves nothing. Each race is run once more with its guard missing, and must then fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from django.db import connections, transaction
+
+
+@contextmanager
+def _unlocked(**_: Any) -> Iterator[None]:
+    """A transaction without a lock. On SQLite the transaction is the lock, so there it is no transaction at all."""
+    if connections["default"].vendor == "sqlite":
+        yield
+    else:
+        with transaction.atomic():
+            yield
+
+
+def _deferred() -> Any:
+    options = connections["default"].settings_dict["OPTIONS"]
+    return patch.dict(options, {"transaction_mode": "DEFERRED"})
+
+
+def _unsorted() -> Any:
+    """Cards locked in the order in which they were asked for."""
+    from reservations.models import Gpu
+
+    @contextmanager
+    def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[None]:
+        with transaction.atomic():
+            for card in cards:
+                Gpu.objects.select_for_update(no_key=True).get(pk=card)
+            yield
+
+    return patch("reservations.services.locking.hold", hold)
+
+
+GUARDS: dict[str, Any] = {
+    "lock": lambda: patch("reservations.services.locking.hold", _unlocked),
+    "immediate": _deferred,
+    "lock order": _unsorted,
+    "check of taken cards": lambda: patch("reservations.rules.booking._taken", lambda *_: ()),
+    "look-up of keys": lambda: patch("reservations.services.booking._repeated", lambda *_: None),
+    "memory of keys": lambda: patch("reservations.services.booking._remember", lambda *_: None),
+}
+
+
+@contextmanager
+def without(*guards: str) -> Iterator[None]:
+    """Everything inside runs without these guards."""
+    with ExitStack() as stack:
+        for guard in guards:
+            stack.enter_context(GUARDS[guard]())
+        yield
