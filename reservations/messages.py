@@ -22,7 +22,7 @@ from django.utils.translation import ngettext
 
 from labgpu.notify.message import Action, Message, Recipient, one_line
 
-from . import labels, queries
+from . import evidence, labels, queries
 from .links import LinkAction, link_for
 from .models import Allocation, CardState, Demerit, Member, Notification, Reservation, Ruling
 from .queries import LabFacts
@@ -390,7 +390,7 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
         Fact(_("What"), (_("%(reason)s: %(points)s") % said,)),
         Fact(_("Reservation"), (_("ended %(ended)s") % {"ended": labels.instant(reservation.ended_at or reservation.end)},)),
         Fact(_("Cards"), (said["cards"],)),
-        Fact(_("Proof"), tuple(evidence_lines(demerit.evidence))),
+        Fact(_("Proof"), _proof_lines(demerit.evidence)),
         Fact(_("Counts until"), (said["until"],)),
     )
     total = queries.open_demerit_points(row.member, now)
@@ -481,6 +481,7 @@ def _counts_from(
     return end + lab.policy.grace if waited else later
 
 
-def evidence_lines(evidence: Any) -> list[str]:
-    """The proof of a demerit in words, from what was kept of it when it was issued."""
-    return [_("kept with your record")]
+def _proof_lines(stored: Any) -> tuple[str, ...]:
+    """The proof of a demerit in sentences; the samples themselves are on the page of the record."""
+    proof = evidence.in_words(stored)
+    return tuple(proof.sentences) or tuple(f"{name}: {value}" for name, value in proof.facts) or (_("on your record"),)

@@ -26,7 +26,9 @@ class Mailserver:
         self.mails_per_session = 0
         self.port = 0
 
-    async def handle_EHLO(self, server: SMTP, session: Session, envelope: Envelope, hostname: str, answers: list[str]) -> list[str]:
+    async def handle_EHLO(
+        self, server: SMTP, session: Session, envelope: Envelope, hostname: str, answers: list[str]
+    ) -> list[str]:
         session.host_name = hostname
         self.sessions += 1
         session.taken = 0  # type: ignore[attr-defined]

@@ -82,6 +82,7 @@ DATABASES["default"] = {**_database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": Fa
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+(DATA_DIR / "static").mkdir(exist_ok=True)  # WhiteNoise warns of a missing folder, and a warning fails a test
 
 
 class UnresolvedVariable(Exception):

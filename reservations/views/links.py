@@ -54,13 +54,11 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Page:
-    """What the page says. `state` chooses its words; a state other than those of `_EFFECT` had no effect."""
+    """What the page says: `state` chooses its words."""
 
     state: str
     refusals: tuple[Refusal, ...] = ()
 
-
-_EFFECT = {"released": 200, "undone": 200, "extended": 200}
 
 
 def link(request: HttpRequest, token: str) -> HttpResponse:
@@ -91,9 +89,7 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
             return _nothing(request, "expired", 410)
         pressed_by = request.user.pk if request.user.is_authenticated else None
         asked = _Asked(said, reservation, member, request.lab, request.now, pressed_by)
-        if request.method != "POST":
-            return _draw(request, asked, _look(asked), 200)
-        return _press(request, asked)
+        return _press(request, asked) if request.method == "POST" else _draw(request, asked, _look(asked), 200)
 
 
 @contextmanager
@@ -199,7 +195,7 @@ def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
     try:
         _patiently(lambda: act(request, asked))
     except Busy as problem:
-        response = _nothing(request, "busy", 503)
+        response = _nothing(request, "busy", 409)
         response["Retry-After"] = str(problem.retry_after)
         return response
     except Refused as problem:
@@ -294,6 +290,8 @@ def _choices(asked: _Asked) -> list[_Choice]:
 
 
 def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> HttpResponse:
+    if page.state == "extended":
+        asked = asked.again()  # another press may have extended it after it was read here, and all presses say the same
     reservation, now = asked.reservation, asked.now
     rows = messages.cards_of(reservation.pk)
     looks = messages.looks(rows, reservation.holder_id, now)
