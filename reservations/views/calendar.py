@@ -133,7 +133,6 @@ class Calendar:
     columns: str
     start_s: int
     step_s: int
-    now_s: int
     days: tuple[Span, ...]
     hours: tuple[Span, ...]
     shades: tuple[Span, ...]
@@ -196,7 +195,7 @@ def calendar(
     inside = win.start <= now < win.end
     return Calendar(
         columns=f"cols-{win.columns}", start_s=int(win.start.timestamp()), step_s=int(win.step.total_seconds()),
-        now_s=int(now.timestamp()) // 60 * 60 if inside else 0, days=day_spans, hours=hour_spans, shades=shades,
+        days=day_spans, hours=hour_spans, shades=shades,
         now=_css(win.column(now), win.column(now) + 1) if inside else "",
         hosts=tuple(HostLanes(name, tuple(lanes)) for name, lanes in by_host.items()),
     )
@@ -244,8 +243,7 @@ def _merged(win: Window, pieces: Sequence[Piece]) -> Iterator[Piece]:
         start, end = _columns(piece)
         if groups:
             last_start, last_end = _columns(groups[-1][-1])
-            close = start - last_end < small
-            if close and (end - start < small or last_end - last_start < small):
+            if not _apart(last_end - last_start, start - last_end, end - start, small):
                 groups[-1].append(piece)
                 continue
         groups.append([piece])
@@ -260,6 +258,16 @@ def _merged(win: Window, pieces: Sequence[Piece]) -> Iterator[Piece]:
             words=count + ": " + "; ".join(one.words for one in group),
             parts=tuple(replace(one, kind="part") for one in group),
         )
+
+
+def _apart(first: int, gap: int, second: int, small: int) -> bool:
+    """Whether two pieces of these widths, with this gap, can both be pressed: a circle of the smallest size around the
+    middle of a small one must touch neither a large neighbour nor the circle of a small one (WCAG 2.2, 2.5.8)."""
+    if first >= small and second >= small:
+        return True
+    if first < small and second < small:
+        return gap + (first + second) / 2 >= small
+    return gap + min(first, second) / 2 >= small / 2
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,15 @@ class CardLook:
 
 @dataclass(frozen=True)
 class Hold:
-    """Until when a card is free (`holder` empty; `until` None = nothing ahead), or who holds it until when."""
+    """Until when a card is free (`holder` empty; `until` None = nothing ahead), or who holds it until when.
+
+    `short` leaves out the date where the weekday says enough.
+    """
 
     holder: str
     until: datetime | None
     words: str
+    short: str
 
 
 def age_words(seconds: float) -> str:
@@ -105,14 +109,20 @@ def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
         if block.start <= now:
             holder, until = block.holder_name, block.end
         elif until is None:
-            return Hold("", block.start, _("free until %(time)s") % {"time": labels.instant(block.start)})
+            return Hold("", block.start, *_until(_("free until %(time)s"), block.start, now))
         elif block.start > until:
             break
         else:  # the next one begins where this one ends: the card stays held
             until = block.end
     if until is None:
-        return Hold("", None, _("nothing booked"))
-    return Hold(holder, until, _("held until %(time)s") % {"time": labels.instant(until)})
+        return Hold("", None, _("nothing booked"), _("nothing booked"))
+    return Hold(holder, until, *_until(_("held until %(time)s"), until, now))
+
+
+def _until(words: str, until: datetime, now: datetime) -> tuple[str, str]:
+    # Translators: a weekday with 24-hour time, in Django's format letters
+    near = date_format(timezone.localtime(until), _("D H:i"))
+    return words % {"time": labels.instant(until)}, words % {"time": near if until - now < timedelta(days=6) else labels.instant(until)}
 
 
 def clock(value: datetime) -> str:
