@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from . import models
 from .models.appendonly import AppendOnly
 from .permissions import Action, may
+from .request import LabRequest
 from .services import audit
 
 
@@ -54,7 +55,7 @@ class Repaired(Shown):
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return _is_admin(request)
 
-    def save_model(self, request: HttpRequest, obj: Model, form: ModelForm, change: bool) -> None:
+    def save_model(self, request: LabRequest, obj: Model, form: ModelForm, change: bool) -> None:  # type: ignore[override]
         super().save_model(request, obj, form, change)
         values = {name: str(form.cleaned_data.get(name)) for name in form.changed_data}
         audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)

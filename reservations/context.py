@@ -14,7 +14,9 @@ def lab(request: HttpRequest) -> dict[str, Any]:
     """`lab`, `now`, the languages, and what the signed-in member may reach from the menu."""
     member = getattr(request, "user", None)
     signed_in = member is not None and member.is_authenticated
+    match = getattr(request, "resolver_match", None)  # none where no address of ours was met
     return {
+        "here": match.url_name if match else "",
         "lab": getattr(request, "lab", None),
         "now": getattr(request, "now", None),
         "languages": settings.LANGUAGES,

@@ -115,17 +115,22 @@ def _process(raw: Any) -> str:
 def _sample(raw: Any) -> SampleRow | None:
     if not isinstance(raw, Mapping) or (at := _instant(raw.get("at"))) is None:
         return None
-    pids = raw.get("pids")
-    known = isinstance(pids, list)
-    numbers = [str(pid) for pid in pids if _is_int(pid)] if known else []
+    known = isinstance(raw.get("pids"), list)
+    numbers = [str(pid) for pid in _list(raw.get("pids")) if _is_int(pid)]
     use, memory = raw.get("utilization"), raw.get("memory")
     return SampleRow(
         at=_clock(at),
         processes=str(len(numbers)) if known else "",
         pids=", ".join(numbers[:12]) + (" …" if len(numbers) > 12 else ""),
         use=f"{use} %" if _is_int(use) else "",
-        memory=f"{formats.number_format(memory // _MIB, force_grouping=True)} MiB" if _is_int(memory) else "",
+        memory=_mebibytes(memory),
     )
+
+
+def _mebibytes(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return ""
+    return f"{formats.number_format(value // _MIB, force_grouping=True)} MiB"
 
 
 def _instant(value: Any) -> datetime | None:

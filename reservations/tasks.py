@@ -11,6 +11,7 @@ import time
 from celery import shared_task
 from django.utils import timezone
 
+from . import ticks
 from .services import booking, delivery, locking
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ BUDGET_S = 45.0
 @shared_task(name="reservations.deliver")
 def deliver() -> None:
     """Sends what is due (K2)."""
+    ticks.mark("deliver", timezone.now())
     stop = time.monotonic() + BUDGET_S
     with delivery.Sender() as sender:
         for notification_id in delivery.due(timezone.now()):
@@ -36,6 +38,7 @@ def deliver() -> None:
 @shared_task(name="reservations.advance")
 def advance() -> None:
     """Starts and finishes reservations whose time has come (H1)."""
+    ticks.mark("advance", timezone.now())
     stop = time.monotonic() + BUDGET_S
     now = timezone.now()
     for reservation_id in dict.fromkeys([*booking.finish_due(now), *booking.start_due(now)]):

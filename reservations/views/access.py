@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib.auth import logout
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from .. import permissions
+from . import errors
 
 
 def member_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -44,7 +44,7 @@ def admin_required(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     @wraps(view)
     def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         if not permissions.may(request.user, permissions.Action.ADMINISTER):
-            raise PermissionDenied
+            return errors.permission_denied(request)
         return view(request, *args, **kwargs)
 
     return member_required(guarded)

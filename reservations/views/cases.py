@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -16,6 +16,7 @@ from .. import evidence, labels, permissions, queries
 from ..forms_people import DisputeForm, RulingForm
 from ..models import Case, Demerit, Ruling
 from ..permissions import Action
+from ..request import LabRequest
 from ..rules.refusal import Code, Refused, refuse
 from ..services import arbitration, conduct
 from . import errors
@@ -29,7 +30,7 @@ _STATUS = {
 @require_http_methods(["GET", "HEAD", "POST"])
 @member_required
 @errors.patient
-def dispute(request: HttpRequest, pk: int) -> HttpResponse:
+def dispute(request: LabRequest, pk: int) -> HttpResponse:
     """Disputes one's own demerit. Another's and a missing one look alike."""
     demerit = queries.demerit_detail(pk)
     if demerit is None or not permissions.may(request.user, Action.DISPUTE, demerit):
@@ -52,12 +53,12 @@ def dispute(request: HttpRequest, pk: int) -> HttpResponse:
     return _dispute_page(request, demerit, case, DisputeForm(), reasons, 200)
 
 
-def _last_moment(request: HttpRequest, demerit: Demerit) -> datetime:
+def _last_moment(request: LabRequest, demerit: Demerit) -> datetime:
     return demerit.issued_at + timedelta(seconds=request.lab.policy.dispute_s)
 
 
 def _dispute_page(
-    request: HttpRequest, demerit: Demerit, case: Case | None, form: DisputeForm, refusals: list[errors.Said], status: int
+    request: LabRequest, demerit: Demerit, case: Case | None, form: DisputeForm, refusals: list[errors.Said], status: int
 ) -> HttpResponse:
     until = _last_moment(request, demerit)
     context = {
@@ -69,7 +70,7 @@ def _dispute_page(
 
 @require_safe
 @member_required
-def cases(request: HttpRequest) -> HttpResponse:
+def cases(request: LabRequest) -> HttpResponse:
     """For arbiters: what waits for a decision, oldest first, and what was decided."""
     if not permissions.may(request.user, Action.SEE_CASES):
         raise Http404
@@ -96,7 +97,7 @@ def cases(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @member_required
-def case(request: HttpRequest, pk: int) -> HttpResponse:
+def case(request: LabRequest, pk: int) -> HttpResponse:
     """One case for its parties and the arbiters."""
     found = _visible(request, pk)
     return _case_page(request, found, RulingForm(initial={"version": found.version}), [], 200)
@@ -105,7 +106,7 @@ def case(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @member_required
 @errors.patient
-def case_rule(request: HttpRequest, pk: int) -> HttpResponse:
+def case_rule(request: LabRequest, pk: int) -> HttpResponse:
     """Decides a case."""
     found = _visible(request, pk)
     form = RulingForm(request.POST)
@@ -129,14 +130,14 @@ def case_rule(request: HttpRequest, pk: int) -> HttpResponse:
     return _to_case(pk)
 
 
-def _visible(request: HttpRequest, pk: int) -> Case:
+def _visible(request: LabRequest, pk: int) -> Case:
     found = queries.case_detail(pk)
     if found is None or not permissions.may(request.user, Action.SEE_CASE, found):
         raise Http404
     return found
 
 
-def _case_page(request: HttpRequest, found: Case, form: RulingForm, refusals: list[errors.Said], status: int) -> HttpResponse:
+def _case_page(request: LabRequest, found: Case, form: RulingForm, refusals: list[errors.Said], status: int) -> HttpResponse:
     is_arbiter = request.user.is_arbiter
     is_party = permissions.is_party(request.user, found)
     is_open = found.state == Case.State.OPEN

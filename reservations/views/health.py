@@ -11,12 +11,13 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.models import Max, Min
-from django.http import HttpRequest, JsonResponse
+from django.http import JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from .. import ticks
 from ..models import CardState, Host, Notification
+from ..request import LabRequest
 
 _GUARD = "no_double_booking"
 _TRIGGERS = {f"{_GUARD}_insert", f"{_GUARD}_update"}
@@ -27,7 +28,7 @@ _VITAL = ("database", "guard")
 
 @never_cache
 @require_safe
-def health(request: HttpRequest) -> JsonResponse:
+def health(request: LabRequest) -> JsonResponse:
     """200 when web, database and the guard against double booking are fine, else 503; each line says ok or red."""
     now = request.now
     lines: dict[str, dict[str, Any]] = {"web": {"state": "ok"}}
@@ -69,7 +70,7 @@ def _guard(now: datetime) -> dict[str, Any]:
 
 @cache
 def _migrations_of_the_code() -> frozenset[tuple[str, str]]:
-    return frozenset(MigrationLoader(None, ignore_no_initial=True).graph.nodes)
+    return frozenset(MigrationLoader(None).graph.nodes)
 
 
 def _migrations(now: datetime) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from .. import queries
 from ..forms_people import CardForm, HostForm, ServiceForm
 from ..models import Gpu, Host
+from ..request import LabRequest
 from ..rules.refusal import Refused
 from ..services import inventory
 from . import errors
@@ -20,14 +21,14 @@ from .access import admin_required
 
 @require_safe
 @admin_required
-def hosts(request: HttpRequest) -> HttpResponse:
+def hosts(request: LabRequest) -> HttpResponse:
     """All hosts with their cards, how to have them read, and the forms to add more."""
     return _page(request)
 
 
 @require_POST
 @admin_required
-def host_add(request: HttpRequest) -> HttpResponse:
+def host_add(request: LabRequest) -> HttpResponse:
     """Adds a host."""
     form = HostForm(request.POST)
     if not form.is_valid():
@@ -43,7 +44,7 @@ def host_add(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @admin_required
-def host_reader(request: HttpRequest, pk: int) -> HttpResponse:
+def host_reader(request: LabRequest, pk: int) -> HttpResponse:
     """Declares whether a host's cards are read."""
     wanted = request.POST.get("has_reader")
     if wanted not in {"yes", "no"}:
@@ -58,7 +59,7 @@ def host_reader(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @admin_required
-def card_add(request: HttpRequest, pk: int) -> HttpResponse:
+def card_add(request: LabRequest, pk: int) -> HttpResponse:
     """Adds a card by hand to a host."""
     if not any(host.pk == pk for host in queries.hosts_named()):
         raise Http404
@@ -80,7 +81,7 @@ def card_add(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @admin_required
-def card_service(request: HttpRequest, pk: int) -> HttpResponse:
+def card_service(request: LabRequest, pk: int) -> HttpResponse:
     """Takes a card out of service, or puts it back."""
     form = ServiceForm(request.POST)
     if not form.is_valid():
@@ -96,7 +97,7 @@ def card_service(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _page(
-    request: HttpRequest, *, host_form: HostForm | None = None, card_form: CardForm | None = None, card_host: int | None = None
+    request: LabRequest, *, host_form: HostForm | None = None, card_form: CardForm | None = None, card_host: int | None = None
 ) -> HttpResponse:
     rows = [
         {

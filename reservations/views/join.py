@@ -5,7 +5,7 @@ from __future__ import annotations
 from allauth.core.ratelimit import consume_or_429
 from django.conf import settings
 from django.contrib.auth import login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.utils import translation
 from django.views.decorators.cache import never_cache
@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from .. import labels
 from ..forms_people import JoinForm
+from ..request import LabRequest
 from ..rules.refusal import Code, Refused
 from ..services import people
 from . import errors
@@ -24,7 +25,7 @@ from .access import lead, sign_in_url
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "HEAD", "POST"])
 @errors.patient
-def join(request: HttpRequest, token: str) -> HttpResponse:
+def join(request: LabRequest, token: str) -> HttpResponse:
     """The invite's page: whoever holds an open one becomes a member and is signed in.
 
     Every token that lets nobody in (never given out, used up, expired, revoked) is answered with the same 410.
@@ -55,12 +56,12 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     )
 
 
-def _over(request: HttpRequest) -> HttpResponse:
+def _over(request: LabRequest) -> HttpResponse:
     return render(request, "members/invite_over.html", status=410)
 
 
 @require_safe
-def waiting(request: HttpRequest) -> HttpResponse:
+def waiting(request: LabRequest) -> HttpResponse:
     """Says that an admin must approve the account; somebody approved is led on."""
     if not request.user.is_authenticated:
         return lead(request, sign_in_url(request))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from ..request import LabRequest
 from ..services import people
 from . import errors
 
@@ -16,7 +17,7 @@ _A_YEAR = 365 * 24 * 3600
 
 
 @require_POST
-def set_language(request: HttpRequest) -> HttpResponse:
+def set_language(request: LabRequest) -> HttpResponse:
     """Keeps the language for this browser and, when signed in, for the member; then back to the page, if it is ours."""
     language = request.POST.get("language", "")
     if language not in dict(settings.LANGUAGES):

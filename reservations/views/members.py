@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from .. import labels, queries
 from ..forms_people import AccountForm, InviteForm, MemberForm
 from ..models import Invite, Member
+from ..request import LabRequest
 from ..rules.refusal import Refused
 from ..services import people
 from . import errors
@@ -22,12 +23,12 @@ from .access import admin_required
 
 @require_safe
 @admin_required
-def members(request: HttpRequest) -> HttpResponse:
+def members(request: LabRequest) -> HttpResponse:
     """All members, the open invites, and the mails that wait to be passed on."""
     return _list(request, InviteForm(policy=request.lab.policy, initial={"role": "master"}))
 
 
-def _list(request: HttpRequest, form: InviteForm) -> HttpResponse:
+def _list(request: LabRequest, form: InviteForm) -> HttpResponse:
     listed = [
         {"one": one, "member": one.member, "role": labels.ROLE.get(one.member.role, one.member.role)}
         for one in queries.members_listed()
@@ -43,7 +44,7 @@ def _list(request: HttpRequest, form: InviteForm) -> HttpResponse:
 @never_cache
 @require_POST
 @admin_required
-def invite(request: HttpRequest) -> HttpResponse:
+def invite(request: LabRequest) -> HttpResponse:
     """Makes an invite and shows its link, this once: only a hash of it is kept."""
     form = InviteForm(request.POST, policy=request.lab.policy)
     if not form.is_valid():
@@ -58,7 +59,7 @@ def invite(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @admin_required
-def invite_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+def invite_revoke(request: LabRequest, pk: int) -> HttpResponse:
     """Ends an invite; ending it twice is the same."""
     try:
         people.revoke(pk, by=request.user, now=request.now)
@@ -71,7 +72,7 @@ def invite_revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @admin_required
 @errors.patient
-def member(request: HttpRequest, pk: int) -> HttpResponse:
+def member(request: LabRequest, pk: int) -> HttpResponse:
     """One member: role, duties, sign-in, Unix accounts."""
     listed = _listed(pk)
     initial = {name: getattr(listed.member, name) for name in ("role", "is_arbiter", "is_admin", "is_active")}
@@ -93,7 +94,7 @@ def member(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @admin_required
 @errors.patient
-def member_approve(request: HttpRequest, pk: int) -> HttpResponse:
+def member_approve(request: LabRequest, pk: int) -> HttpResponse:
     """Lets somebody who waits take part."""
     try:
         approved = people.approve(pk, by=request.user, now=request.now)
@@ -105,7 +106,7 @@ def member_approve(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @admin_required
-def account_add(request: HttpRequest, pk: int) -> HttpResponse:
+def account_add(request: LabRequest, pk: int) -> HttpResponse:
     """Says that a Unix account is this member's."""
     listed = _listed(pk)
     form = AccountForm(request.POST, hosts=queries.hosts_named())
@@ -124,7 +125,7 @@ def account_add(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @admin_required
-def account_remove(request: HttpRequest, pk: int, account_pk: int) -> HttpResponse:
+def account_remove(request: LabRequest, pk: int, account_pk: int) -> HttpResponse:
     """Unties a Unix account; doing it twice is the same."""
     _listed(pk)
     people.remove_account(pk, account_pk, by=request.user, now=request.now)
@@ -140,7 +141,7 @@ def _listed(pk: int) -> queries.ListedMember:
 
 
 def _one(
-    request: HttpRequest, listed: queries.ListedMember, *, form: MemberForm | None = None,
+    request: LabRequest, listed: queries.ListedMember, *, form: MemberForm | None = None,
     account_form: AccountForm | None = None, refusals: list[errors.Said] | None = None,
 ) -> HttpResponse:
     initial = {name: getattr(listed.member, name) for name in ("role", "is_arbiter", "is_admin", "is_active")}

@@ -6,17 +6,19 @@ from allauth.usersessions.models import UserSession
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.sessions.models import Session
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from ..request import LabRequest
+
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def sessions(request: HttpRequest) -> HttpResponse:
+def sessions(request: LabRequest) -> HttpResponse:
     """The member's sessions that still live. Ours, not allauth's: that one deletes rows on GET, one query each."""
     mine = UserSession.objects.filter(user=request.user)
     if request.method == "POST":

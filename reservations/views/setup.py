@@ -7,7 +7,7 @@ from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.contrib.auth import login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.utils import translation
 from django.utils.translation import gettext as _
@@ -15,7 +15,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from .. import queries
 from ..forms_people import SetUpForm
+from ..request import LabRequest
 from ..rules.refusal import Refused
 from ..services import people
 from ..services import setup as service
@@ -25,7 +27,7 @@ from .access import admin_required, lead
 
 @never_cache
 @require_safe
-def welcome(request: HttpRequest) -> HttpResponse:
+def welcome(request: LabRequest) -> HttpResponse:
     """What an installation shows before it is set up."""
     if request.lab.is_set_up:
         return lead(request, resolve_url(settings.LOGIN_REDIRECT_URL))
@@ -36,7 +38,7 @@ def welcome(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "HEAD", "POST"])
 @errors.patient
-def setup(request: HttpRequest, token: str) -> HttpResponse:
+def setup(request: LabRequest, token: str) -> HttpResponse:
     """The page behind the one-time link: names the lab, makes its first admin and signs them in."""
     if not service.is_valid(token, request.now):
         return _gone(request)
@@ -56,7 +58,7 @@ def setup(request: HttpRequest, token: str) -> HttpResponse:
             return redirect("hosts")
     zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "posix/", "right/")))
     return render(
-        request, "setup/setup.html", {"form": form, "token": token, "zones": zones, "may_load_demo": not request.lab.is_set_up},
+        request, "setup/setup.html", {"form": form, "token": token, "zones": zones, "may_load_demo": _is_empty(request)},
         status=422 if form.is_bound else 200,
     )
 
@@ -64,7 +66,7 @@ def setup(request: HttpRequest, token: str) -> HttpResponse:
 @never_cache
 @require_POST
 @errors.patient
-def demo_load(request: HttpRequest) -> HttpResponse:
+def demo_load(request: LabRequest) -> HttpResponse:
     """Loads the demonstration lab, for the bearer of the set-up link; signs its admin in and shows how others get in."""
     token = request.POST.get("token", "")
     if not service.is_valid(token, request.now):
@@ -87,7 +89,7 @@ def demo_load(request: HttpRequest) -> HttpResponse:
 @require_POST
 @admin_required
 @errors.patient
-def demo_wipe(request: HttpRequest) -> HttpResponse:
+def demo_wipe(request: LabRequest) -> HttpResponse:
     """Empties a demonstration and goes on to set up the real lab: whoever wiped it was its admin, so the link is theirs."""
     from ..services import demo
 
@@ -103,5 +105,10 @@ def demo_wipe(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _gone(request: HttpRequest) -> HttpResponse:
+def _is_empty(request: LabRequest) -> bool:
+    """Whether nothing real is here yet: the demonstration never stands beside real cards."""
+    return not request.lab.is_set_up and not queries.hosts_named()
+
+
+def _gone(request: LabRequest) -> HttpResponse:
     return render(request, "setup/gone.html", status=404)
