@@ -347,8 +347,13 @@ def finish_due(now: datetime) -> list[int]:
 
 
 def advance_one(reservation_id: int, *, now: datetime) -> None:
-    """Starts or finishes one reservation whose time has come; does nothing when somebody else has done so (H1)."""
-    with locking.hold():
+    """Starts or finishes one reservation whose time has come; does nothing when somebody else has done so (H1).
+
+    Under the lock of every change: an extension that meets the sweep must not read `active` and end up `finished`.
+    Raises `locking.Busy`; the next sweep finds it again.
+    """
+    card_ids = Allocation.objects.filter(reservation=reservation_id).values_list("gpu", flat=True)
+    with locking.hold(cards=list(card_ids)):
         for old, new, due in (
             (Status.BOOKED, Status.ACTIVE, {"start__lte": now}),
             (Status.ACTIVE, Status.FINISHED, {"end__lte": now}),
