@@ -1,0 +1,227 @@
+"""T2: two changes made to meet at every delicate moment end as if one had come after the other.
+
+The first is stopped at a point of its way; the second is started and runs until it is done or waits; then the first goes
+on. Tables and answers must be those of one of the two orders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from reservations.models import Member
+from reservations.rules.refusal import Refused
+from reservations.services import booking, locking
+from tests.rig import checkers, world
+from tests.rig.sabotage import without
+
+NOW = world.MORNING + timedelta(days=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+PATIENCE_S = 30.0
+SETTLE_S = 0.015  # how long the second gets to run into the lock; too short only makes a gentler order
+
+
+@dataclass
+class Stage:
+    """A card, its holder's reservation in the state that the first act needs, and two rivals."""
+
+    card: int
+    holder: Member
+    rivals: list[Member]
+    start: datetime
+    end: datetime
+    reservation: int = 0
+
+    @classmethod
+    def build(cls, scene: str) -> Stage:
+        (card,) = world.more_cards(1)
+        holder, *rivals = (Member.objects.get(pk=pk) for pk in world.more_members(3))
+        start = NOW + 30 * MINUTE if scene == "booked" else NOW - HOUR
+        stage = cls(card, holder, rivals, start, start + 2 * HOUR)
+        request = booking.BookingRequest((card,), start, stage.end)
+        stage.reservation = booking.reserve(holder, request, now=min(start, NOW)).pk
+        if scene == "released":
+            booking.release(stage.reservation, by=holder, version=None, now=NOW - 2 * MINUTE)
+        return stage
+
+    # Each act has its own clock: what is due for a sweep need not be due for the person beside it.
+    def create(self, second: bool, partner: str) -> Any:
+        start = NOW + 30 * MINUTE if partner in {"release", "undo", "cancel"} else self.end
+        request = booking.BookingRequest((self.card,), start, start + 2 * HOUR)
+        return booking.reserve(self.rivals[second], request, now=NOW)
+
+    def extend(self, second: bool, partner: str) -> Any:
+        now = self.end + 5 * MINUTE if partner == "finish" else NOW
+        return booking.extend(self.reservation, self.end + (2 if second else 1) * HOUR, by=self.holder, version=None, now=now)
+
+    def release(self, second: bool, partner: str) -> Any:
+        return booking.release(self.reservation, by=self.holder, version=None, now=NOW + second * MINUTE)
+
+    def undo(self, second: bool, partner: str) -> Any:
+        return booking.undo_release(self.reservation, by=self.holder, version=None, now=NOW)
+
+    def cancel(self, second: bool, partner: str) -> Any:
+        return booking.cancel(self.reservation, by=self.holder, version=None, now=NOW)
+
+    def start_due(self, second: bool, partner: str) -> Any:
+        return booking.advance_one(self.reservation, now=self.start)
+
+    def finish(self, second: bool, partner: str) -> Any:
+        return booking.advance_one(self.reservation, now=self.end + 5 * MINUTE)
+
+    def outcome(self, plain: Any) -> list[Any]:
+        """Everything there is about the card's reservations, without keys of rows."""
+        found = checkers.rows(
+            plain,
+            "SELECT r.id, r.holder_id, r.status, r.start, r.\"end\", r.ended_at, r.version, a.status, a.start, a.\"end\" FROM "
+            "reservations_reservation r JOIN reservations_allocation a ON a.reservation_id = r.id "
+            f"WHERE a.gpu_id = {self.card} ORDER BY r.start, r.id",
+        )
+        people = {self.holder.pk: "holder", **{rival.pk: f"rival {i}" for i, rival in enumerate(self.rivals)}}
+        whole = []
+        for pk, holder, *values in found:
+            related = [
+                sorted(map(str, checkers.rows(plain, sql.format(pk=pk))))
+                for sql in (
+                    "SELECT week, units, reason FROM reservations_ledgerentry WHERE reservation_id = {pk}",
+                    "SELECT kind, due_at, reservation_version FROM reservations_notification WHERE reservation_id = {pk}",
+                    "SELECT verb, at FROM reservations_auditentry WHERE subject = 'reservation' AND subject_id = {pk}",
+                )
+            ]
+            whole.append((people[holder], values, related))
+        return whole
+
+
+ACTS: dict[str, Callable[[Stage, bool, str], Any]] = {
+    "create": Stage.create, "extend": Stage.extend, "release": Stage.release, "undo": Stage.undo, "cancel": Stage.cancel,
+    "start": Stage.start_due, "finish": Stage.finish,
+}
+SCENES = {"undo": "released", "cancel": "booked", "start": "booked"}
+POINTS = ("before the lock", "before the check", "after the check", "before the commit")
+
+
+def answer(act: Callable[[], Any]) -> str:
+    try:
+        done = act()
+        return f"done, {done.status} v{done.version}" if done is not None else "done"
+    except Refused as refusal:
+        return f"refused: {refusal}"
+    except locking.Busy:
+        return "busy"
+
+
+def takes_lock(sql: str) -> bool:
+    return sql.startswith(("BEGIN", "SET LOCAL lock_timeout"))
+
+
+class Actor(threading.Thread):
+    """Acts in a thread, stops once at a point (if any), and notes when it comes to its lock."""
+
+    def __init__(self, act: Callable[[], Any], point: str = "") -> None:
+        super().__init__(daemon=True)
+        self.act, self.point, self.said = act, point, ""
+        self.at_lock, self.stopped, self.go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._commit, connection.commit = connection.commit, self._before_commit  # type: ignore[method-assign]
+            with connection.execute_wrapper(self._before_statement):
+                self.said = answer(self.act)
+        except Exception as problem:
+            self.said = f"error: {problem!r}"
+        finally:
+            connection.close()
+            self.stopped.set()
+            self.at_lock.set()
+
+    def _pause(self, point: str) -> None:
+        if point == self.point and not self.stopped.is_set():
+            self.stopped.set()
+            self.go_on.wait(PATIENCE_S)
+
+    def _before_statement(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if takes_lock(sql):
+            self._pause("before the lock")
+            self.at_lock.set()
+        elif self.at_lock.is_set() and "FOR NO KEY UPDATE" not in sql and not sql.startswith("PRAGMA"):
+            self._pause("before the check")
+        if sql.startswith(("INSERT", "UPDATE", "DELETE")):
+            self._pause("after the check")
+        return execute(sql, params, many, context)
+
+    def _before_commit(self) -> None:
+        self._pause("before the commit")
+        self._commit()
+
+
+def met(stage: Stage, first: str, second: str, point: str) -> tuple[str, str]:
+    """Both acts, the second let in while the first stands at the point. Returns what both were answered."""
+    one = Actor(lambda: ACTS[first](stage, False, second), point)
+    other = Actor(lambda: ACTS[second](stage, True, first))
+    one.start()
+    assert one.stopped.wait(PATIENCE_S)
+    other.start()
+    assert other.at_lock.wait(PATIENCE_S)
+    end = time.monotonic() + SETTLE_S
+    while other.is_alive() and time.monotonic() < end:
+        time.sleep(0.001)
+    one.go_on.set()
+    for actor in (one, other):
+        actor.join(PATIENCE_S)
+        assert not actor.is_alive(), f"{first} and {second}, {point}: one hangs"
+    return one.said, other.said
+
+
+def in_turn(first: str, second: str, plain: Any) -> list[Any]:
+    """Both possible outcomes: answers of first and second, and tables."""
+    outcomes = []
+    for order in ((False, True), (True, False)):
+        stage = Stage.build(SCENES.get(first, "active"))
+        said = ["", ""]
+        for is_second in order:
+            name, partner = (second, first) if is_second else (first, second)
+            said[is_second] = answer(lambda name=name, s=is_second, p=partner: ACTS[name](stage, s, p))
+        outcomes.append((tuple(said), stage.outcome(plain)))
+    return outcomes
+
+
+def unlike_any_order(plain: Any, pairs: list[tuple[str, str]], points: tuple[str, ...], guards: tuple[str, ...] = ()) -> list[str]:
+    """Scripts that end otherwise than in turn."""
+    strange = []
+    for first, second in pairs:
+        allowed = in_turn(first, second, plain)
+        for point in points:
+            stage = Stage.build(SCENES.get(first, "active"))
+            with without(*guards):
+                said = met(stage, first, second, point)
+            # Somebody who is told "busy" has changed nothing: as if he had not come.
+            result = (said, stage.outcome(plain))
+            if result not in allowed:
+                strange.append(f"{first} {point}, then {second}: {said}\n  {result[1]}\n  allowed: {allowed}")
+    return strange
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("first", ACTS)
+def test_two_changes_that_meet_end_as_if_in_turn(first: str, plain: Any) -> None:
+    lab = world.make(members=0, cards=0)
+    strange = unlike_any_order(plain, list(product([first], ACTS)), POINTS)
+    assert not strange, "\n".join(strange)
+    assert checkers.all_of(plain, lab.zone) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_control_without_the_lock_changes_that_meet_end_in_no_order(plain: Any) -> None:
+    lab = world.make(members=0, cards=0)
+    pairs = [("release", "release"), ("cancel", "cancel"), ("extend", "extend")]
+    strange = unlike_any_order(plain, pairs, ("after the check",), ("lock",))
+    assert len(strange) == len(pairs)
+    assert checkers.ledger(plain, lab.zone) != []
