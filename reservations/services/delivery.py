@@ -21,7 +21,7 @@ from labgpu.notify.message import BadMessage
 from labgpu.notify.registry import TRANSPORTS
 from labgpu.notify.transport import Transport, TransportError
 
-from .. import messages, queries
+from .. import messages, obsolete, queries
 from ..models import Notification
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Sender:
             "member", "reservation__holder", "demerit__reservation__holder"
         ).get(pk=notification_id)
         try:
-            if reason := messages.obsolete(row, now):
+            if reason := obsolete.cause(row, now):
                 return _mark(row, claim, Outcome.DROPPED, now, reason)
             message = messages.compose(row, queries.lab_facts(), now)
             for transport in self._transports.values():

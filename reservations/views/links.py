@@ -21,7 +21,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import labels, links, messages, permissions, queries
+from .. import labels, links, looks, messages, permissions, queries, reader
 from ..links import Link, LinkAction
 from ..models import AuditEntry, IdempotencyKey, Member, Reservation
 from ..rules.lifecycle import Status
@@ -99,7 +99,7 @@ def _read_by(request: HttpRequest, member: Member) -> Iterator[None]:
         yield
         return
     chosen = translation.get_language() if settings.LANGUAGE_COOKIE_NAME in request.COOKIES else None
-    with messages.read_by(member, request.lab), translation.override(chosen) if chosen else nullcontext():
+    with reader.read_by(member, request.lab), translation.override(chosen) if chosen else nullcontext():
         yield
 
 
@@ -284,8 +284,8 @@ def _choices(asked: _Asked) -> list[_Choice]:
         end = asked.reservation.end + timedelta(hours=hours)
         if asked.now < end < longest:
             words = ngettext("%(n)d h more, until %(end)s", "%(n)d h more, until %(end)s", hours)
-            found.append(_Choice(end.isoformat(), words % {"n": hours, "end": messages.near(end, asked.now)}))
-    words = _("As long as possible, until %(end)s") % {"end": messages.near(longest, asked.now)}
+            found.append(_Choice(end.isoformat(), words % {"n": hours, "end": reader.near(end, asked.now)}))
+    words = _("As long as possible, until %(end)s") % {"end": reader.near(longest, asked.now)}
     return [*found, _Choice(longest.isoformat(), words)]
 
 
@@ -293,19 +293,19 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
     if page.state == "extended":
         asked = asked.again()  # another press may have extended it after it was read here, and all presses say the same
     reservation, now = asked.reservation, asked.now
-    rows = messages.cards_of(reservation.pk)
-    looks = messages.looks(rows, reservation.holder_id, now)
+    rows = looks.cards_of(reservation.pk)
+    seen = looks.looks(rows, reservation.holder_id, now)
     ended = reservation.ended_at or reservation.end
     undo_until = _may_undo_until(asked) if page.state == "released" else None
     context: dict[str, Any] = {
         "state": page.state, "refusals": [labels.sentence(one) for one in page.refusals],
-        "cards": messages.cards_line(rows), "looks": looks,
-        "own_seen": [look.label for look in looks if look.own], "own_unsure": any(look.own is None for look in looks),
+        "cards": looks.cards_line(rows), "looks": seen,
+        "own_seen": [look.label for look in seen if look.own], "own_unsure": any(look.own is None for look in seen),
         "start": labels.instant(reservation.start), "end": labels.instant(reservation.end),
-        "ended": messages.near(ended, now), "ended_early": reservation.ended_at is not None,
+        "ended": reader.near(ended, now), "ended_early": reservation.ended_at is not None,
         "status": labels.STATUS[status_at(reservation, now)], "runs": status_at(reservation, now) == Status.ACTIVE,
         "choices": _choices(asked) if page.state == "extend" else [],
-        "undo_until": messages.near(undo_until, now) if undo_until else "",
+        "undo_until": reader.near(undo_until, now) if undo_until else "",
         "forwarded": asked.pressed_by not in (None, asked.member.pk),
         "used": request.method == "POST",
     }

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from labgpu.notify.message import Message
 from labgpu.notify.transport import TransportError
-from reservations import messages, tasks
+from reservations import looks, messages, tasks
 from reservations.models import CardState, Gpu, Member, Notification, Reservation, Ruling
 from reservations.services import arbitration, booking, conduct, delivery
 from reservations.services.delivery import Outcome, Sender
@@ -162,7 +162,7 @@ def _cancel(made: Reservation, now: datetime) -> None:
 
 def _move(made: Reservation, now: datetime) -> None:
     _cancel(made, now)
-    cards_of = [row.gpu for row in messages.cards_of(made.pk)]
+    cards_of = [row.gpu for row in looks.cards_of(made.pk)]
     booking.reserve(made.holder, request(cards_of, 28, 32), now=now)
 
 

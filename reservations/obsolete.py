@@ -1,0 +1,75 @@
+"""What has become of a message before it was sent: the facts are read again, and what is out of date is dropped (K2)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from . import queries
+from .looks import cards_of, looks
+from .models import Allocation, Demerit, Notification, Reservation, Ruling
+from .rules.lifecycle import Status
+
+Kind = Notification.Kind
+_HOLDS = (Status.BOOKED, Status.ACTIVE)
+
+
+def cause(row: Notification, now: datetime) -> str:
+    """Why this message has nothing to say any more, or "" (K2). Reads the facts as they are now."""
+    if not row.member.is_active:
+        return "the member is not active"
+    match Kind(row.kind):
+        case Kind.ENDING:
+            return _ending_obsolete(row, now)
+        case Kind.OVERRUN:
+            return _overrun_obsolete(row, now)
+        case Kind.DEMERIT:
+            if row.demerit is None:
+                return "the demerit is gone"
+            if row.demerit.state != Demerit.State.COUNTED:
+                return f"the demerit is {row.demerit.state}"
+            return ""
+        case Kind.RULING:
+            ruling = ruling_of(row)
+            return "" if ruling is not None and row.key == f"ruling:{ruling.pk}" else "there is a newer ruling"
+
+
+def _ending_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None:
+        return "the reservation is gone"
+    if reservation.status not in _HOLDS:
+        return f"the reservation is {reservation.status}"
+    if reservation.version != row.reservation_version:
+        return "the reservation was changed"
+    if now >= reservation.end:
+        return "the end has passed"
+    if _continues(reservation):
+        return "the holder continues on the same cards"
+    return ""
+
+
+def _continues(reservation: Reservation) -> bool:
+    """Whether the same holder has all the same cards from the very end on (RN-02)."""
+    mine = set(Allocation.objects.filter(reservation=reservation).values_list("gpu", flat=True))
+    following = Allocation.objects.filter(
+        gpu__in=mine, start=reservation.end, status__in=queries.HOLDING_CODES, reservation__holder=reservation.holder_id
+    )
+    return set(following.values_list("gpu", flat=True)) == mine
+
+
+def _overrun_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None:
+        return "the reservation is gone"
+    if reservation.status in _HOLDS or reservation.version != row.reservation_version:
+        return "the reservation was changed"
+    seen = [look.own for look in looks(cards_of(reservation.pk), reservation.holder_id, now)]
+    if seen and all(own is False for own in seen):
+        return "no process is seen any more"
+    return ""
+
+
+def ruling_of(row: Notification) -> Ruling | None:
+    """The latest ruling on the member's dispute of this demerit."""
+    rulings = Ruling.objects.filter(case__demerit=row.demerit_id, case__opened_by=row.member_id)
+    return rulings.select_related("case", "arbiter").order_by("-at", "-pk").first()
