@@ -23,6 +23,7 @@ TICK_S = 0.1
 SCENARIOS_EVERY_S = 1.0
 BROKER_START_S = 15.0
 SLOW_START_S = 30.0
+IMPATIENCE_S = 0.5
 ONLY: dict[str, Callable[[Plan, dict[str, str]], parts.Part]] = {
     "web": parts.web,
     "worker": parts.worker,
@@ -81,10 +82,13 @@ def run_only(plan: Plan, name: str) -> int:
 
 
 class _Signals:
-    """Counts the wishes to stop: the first one stops in order, a second one at once."""
+    """The wishes to stop. A second Ctrl-C is impatience and ends all parts at once; a second TERM is none: `make`, a service
+    manager and the kernel each send one when they stop the same run."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.stopping = False
+        self.hurry = False
+        self._since = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "_Signals":
@@ -97,15 +101,11 @@ class _Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-
-    @property
-    def stopping(self) -> bool:
-        return self.count > 0
-
-    @property
-    def hurry(self) -> bool:
-        return self.count > 1
+        now = time.monotonic()
+        if not self.stopping:
+            self.stopping, self._since = True, now
+        elif number == signal.SIGINT and now - self._since > IMPATIENCE_S:
+            self.hurry = True
 
 
 @dataclass

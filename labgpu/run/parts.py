@@ -4,8 +4,10 @@ The supervisor, the container image and the compose file all start parts from he
 """
 
 import ctypes
+import hashlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -114,16 +116,25 @@ def embedded_broker(plan: Plan, environ: Mapping[str, str]) -> EmbeddedBroker:
 
     Started by its command line alone: the wheel's own launcher breaks on a folder with a space and leaves its server
     behind when its parent is killed."""
-    socket_path = plan.data_dir / "run" / "broker.sock"
-    if len(os.fsencode(socket_path)) > LONGEST_SOCKET_PATH:
-        raise Trouble(
-            f"The data folder's path is too long for the broker's socket ({socket_path}): "
-            "give a shorter one with DATA_DIR=, or start a broker yourself and give its REDIS_URL."
-        )
+    socket_path = _socket_folder(plan.data_dir) / "broker.sock"
     command = [_broker_binary(), "--port", "0", "--unixsocket", str(socket_path), "--unixsocketperm", "700"]
     command += ["--dir", str(plan.data_dir / "broker"), "--appendonly", "yes", "--save", "", "--daemonize", "no"]
     part = Part("broker", "broker", tuple(command), dict(environ), stop_seconds=5)
     return EmbeddedBroker(part, socket_path, f"redis+socket://{quote(str(socket_path))}?virtual_host=0")
+
+
+def _socket_folder(data_dir: Path) -> Path:
+    """In the data folder; where its path is too long for a socket, a folder of the same data folder's own under /tmp."""
+    if len(os.fsencode(data_dir / "run" / "broker.sock")) <= LONGEST_SOCKET_PATH:
+        return data_dir / "run"
+    mark = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+    folder = Path("/tmp") / f"labgpu-{os.getuid()}-{mark}"  # noqa: S108 (its owner and rights are looked at below)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    # Anybody may make names under /tmp: a folder or a link that somebody else put there must not get the broker.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) != 0o700:
+        raise Trouble(f"{folder} belongs to somebody else: remove it, or give a shorter path with DATA_DIR=.")
+    return folder
 
 
 def _broker_binary() -> str:

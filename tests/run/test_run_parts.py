@@ -1,11 +1,13 @@
 """How the parts are started: with what, and without what."""
 
+import stat
 from pathlib import Path
 
 import pytest
 
 from labgpu.run import parts
 from labgpu.run.plan import Plan, read_plan
+from labgpu.run.trouble import Trouble
 
 ENV = {"PATH": "/bin", "DATABASE_URL": "postgres://x", "SECRET_KEY": "s", "EMAIL_URL": "smtp://x", "DJANGO_SETTINGS_MODULE": "m"}
 
@@ -57,3 +59,18 @@ def test_the_brokers_address_survives_spaces_and_marks_in_the_folders_name(tmp_p
     folder = tmp_path / "a b%20?#"
     broker = parts.embedded_broker(read_plan({"DATA_DIR": str(folder)}), ENV)
     assert "/" + url_to_parts(broker.url).path.lstrip("/") == str(broker.socket_path)
+
+
+def test_a_path_too_long_for_a_socket_gets_a_short_one_of_its_own(tmp_path: Path) -> None:
+    long = read_plan({"DATA_DIR": str(tmp_path / ("a-long-name-" * 9))})
+    folder = parts.embedded_broker(long, ENV).socket_path.parent
+    try:
+        assert len(str(folder)) < 60
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert parts.embedded_broker(long, ENV).socket_path.parent == folder
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+        with pytest.raises(Trouble, match="belongs to somebody else"):
+            parts.embedded_broker(long, ENV)
+    finally:
+        folder.unlink() if folder.is_symlink() else folder.rmdir()
