@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, urlencode
 from uuid import uuid4
@@ -23,6 +24,7 @@ from .services.booking import BookingRequest
 MOST_CARDS = 64
 _LARGEST_ID = 2**63 - 1
 _YEARS = range(2000, 2100)
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
 _OVERRIDES = ("start", "end")
 
 
@@ -37,6 +39,8 @@ def read_instant(text: str, zone: ZoneInfo) -> datetime:
     Raises `NoSuchLocalTime`, or ValueError with a sentence for the reader.
     """
     try:
+        if not _WRITTEN.match(text):
+            raise ValueError
         value = datetime.fromisoformat(text)
         if value.year not in _YEARS:
             raise ValueError

@@ -69,9 +69,7 @@ def _book(request: HttpRequest) -> HttpResponse:
             status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
         )
     except locking.Busy:
-        response = _page(request, _typed(form), form=form, reasons=refused.busy(), status=409)
-        response.headers.update(refused.BUSY_HEADERS)
-        return response
+        return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, _booked_words(len(form.card_ids()), made))
     return lead(request, _schedule_with(request, made))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -43,7 +44,7 @@ def reasons(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:
 
 
 def busy() -> tuple[Reason, ...]:
-    """What a page says when the lock was not to be had: nothing was written."""
+    """What a page says when the lock was not to be had: nothing was written. Its status is 409, with `retry`."""
     return (Reason(_("LabGPU is busy with other bookings; nothing was changed. Press again in a few seconds."), "", ()),)
 
 
@@ -52,7 +53,10 @@ def status(refusals: Iterable[Refusal]) -> int:
     return 409 if any(refusal.code in _CONFLICTS for refusal in refusals) else 422
 
 
-BUSY_HEADERS = {"Retry-After": str(Busy.retry_after)}
+def retry(response: HttpResponse) -> HttpResponse:
+    """The answer with the time after which to press again."""
+    response.headers["Retry-After"] = str(Busy.retry_after)
+    return response
 
 
 def _words(alternative: Alternative, *, twice: bool) -> str:

@@ -156,9 +156,7 @@ def _act(
             raise Http404 from None
         refusals = problem.refusals
     except locking.Busy:
-        response = _show(request, found, reasons=refused.busy(), status=409)
-        response.headers.update(refused.BUSY_HEADERS)
-        return response
+        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
     found = queries.reservation_detail(pk)
     assert found is not None  # no reservation is ever deleted
     if refusals:
