@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext_lazy as lazy
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from .rules.gate import Reason
 from .rules.snapshot import Owner
@@ -13,7 +12,7 @@ OWNER = {
     Owner.AMBIGUOUS: pgettext_lazy("owner", "ambiguous"), Owner.UNKNOWN: pgettext_lazy("owner", "unknown"),
 }
 GATE_REASON = {
-    Reason.ALLOWED: lazy("allowed"), Reason.DECIDED: lazy("decided already"),
-    Reason.MIXED: lazy("simulated data beside real cards"), Reason.CLOCK: lazy("host and server clocks differ"),
-    Reason.STALE: lazy("no fresh data"), Reason.COVERAGE: lazy("too few samples"),
+    Reason.ALLOWED: gettext_lazy("allowed"), Reason.DECIDED: gettext_lazy("decided already"),
+    Reason.MIXED: gettext_lazy("simulated data beside real cards"), Reason.CLOCK: gettext_lazy("host and server clocks differ"),
+    Reason.STALE: gettext_lazy("no fresh data"), Reason.COVERAGE: gettext_lazy("too few samples"),
 }

@@ -12,7 +12,7 @@ from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as lazy
+from django.utils.translation import gettext_lazy
 
 from . import labels
 from .models import Reservation
@@ -60,18 +60,22 @@ def clock_refusal(problem: NoSuchLocalTime, field: str) -> list[Refusal]:
 class BookingForm(forms.Form):
     """The booking form. After `is_valid()`, `request` is what is asked for, unless `refusals` says what the clock refuses."""
 
-    start = forms.CharField(label=lazy("Start"), required=False, max_length=40)
-    end = forms.CharField(label=lazy("End"), max_length=40, error_messages={"required": lazy("Choose when it ends.")})
+    start = forms.CharField(label=gettext_lazy("Start"), required=False, max_length=40)
+    end = forms.CharField(
+        label=gettext_lazy("End"), max_length=40, error_messages={"required": gettext_lazy("Choose when it ends.")}
+    )
     tier = forms.CharField(max_length=30)
     purpose = forms.ChoiceField(
-        label=lazy("Purpose"), choices=[(code, labels.PURPOSE[code]) for code in Reservation.Purpose],
-        error_messages={"invalid_choice": lazy("There is no such purpose. Choose from the list.")},
+        label=gettext_lazy("Purpose"), choices=[(code, labels.PURPOSE[code]) for code in Reservation.Purpose],
+        error_messages={"invalid_choice": gettext_lazy("There is no such purpose. Choose from the list.")},
     )
-    note = forms.CharField(label=lazy("Note"), required=False, max_length=200)
+    note = forms.CharField(label=gettext_lazy("Note"), required=False, max_length=200)
     key = forms.CharField(
         max_length=80,
-        validators=[RegexValidator(r"\A[0-9A-Za-z-]{8,80}\Z", lazy("This form is damaged. Reload the page and press again."))],
-        error_messages={"required": lazy("This form is damaged. Reload the page and press again.")},
+        validators=[
+            RegexValidator(r"\A[0-9A-Za-z-]{8,80}\Z", gettext_lazy("This form is damaged. Reload the page and press again."))
+        ],
+        error_messages={"required": gettext_lazy("This form is damaged. Reload the page and press again.")},
     )
 
     def __init__(self, data: QueryDict, *, zone: ZoneInfo) -> None:

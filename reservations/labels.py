@@ -8,19 +8,19 @@ from typing import Any
 
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as lazy
-from django.utils.translation import ngettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
 
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
 from .rules.refusal import Code, Refusal
 
 STATUS = {
-    Status.REQUESTED: lazy("requested"), Status.OFFERED: lazy("offered"), Status.BOOKED: lazy("booked"),
-    Status.ACTIVE: lazy("active"), Status.FINISHED: lazy("finished"), Status.RELEASED: lazy("released"),
-    Status.FORFEITED: lazy("forfeited"), Status.INTERRUPTED: lazy("interrupted"),
-    Status.CANCELLED: lazy("cancelled"), Status.DISPLACED: lazy("displaced"), Status.DECLINED: lazy("declined"),
-    Status.LAPSED: lazy("lapsed"), Status.PASSED: lazy("passed"),
+    Status.REQUESTED: gettext_lazy("requested"), Status.OFFERED: gettext_lazy("offered"), Status.BOOKED: gettext_lazy("booked"),
+    Status.ACTIVE: gettext_lazy("active"), Status.FINISHED: gettext_lazy("finished"), Status.RELEASED: gettext_lazy("released"),
+    Status.FORFEITED: gettext_lazy("forfeited"), Status.INTERRUPTED: gettext_lazy("interrupted"),
+    Status.CANCELLED: gettext_lazy("cancelled"), Status.DISPLACED: gettext_lazy("displaced"),
+    Status.DECLINED: gettext_lazy("declined"),
+    Status.LAPSED: gettext_lazy("lapsed"), Status.PASSED: gettext_lazy("passed"),
 }
 TIER = {
     "deadline": pgettext_lazy("tier", "deadline"), "regular": pgettext_lazy("tier", "regular"),
@@ -32,28 +32,29 @@ TIER_LETTER = {
     "exploration": pgettext_lazy("tier letter", "E"),
 }
 ROLE = {
-    "undergraduate": lazy("undergraduate"), "master": lazy("master's student"), "phd": lazy("PhD student"),
-    "staff": lazy("staff"),
+    "undergraduate": gettext_lazy("undergraduate"), "master": gettext_lazy("master's student"),
+    "phd": gettext_lazy("PhD student"),
+    "staff": gettext_lazy("staff"),
 }
 PURPOSE = {
-    "training": lazy("training"), "inference": lazy("inference"),
-    "interactive": lazy("interactive"), "test": pgettext_lazy("purpose", "test"),
+    "training": gettext_lazy("training"), "inference": gettext_lazy("inference"),
+    "interactive": gettext_lazy("interactive"), "test": pgettext_lazy("purpose", "test"),
 }
 CARD_STATE = {
-    "free": lazy("free"), "in_use": lazy("in use"),
-    "held_idle": lazy("held idle"), "held_empty": lazy("held empty"),
-    "overrun": lazy("overrun"), "unbooked": lazy("unbooked use"),
-    "contested": lazy("contested"), "not_visible": lazy("held, not visible"),
-    "unknown": lazy("unknown"), "offline": lazy("offline"),
+    "free": gettext_lazy("free"), "in_use": gettext_lazy("in use"),
+    "held_idle": gettext_lazy("held idle"), "held_empty": gettext_lazy("held empty"),
+    "overrun": gettext_lazy("overrun"), "unbooked": gettext_lazy("unbooked use"),
+    "contested": gettext_lazy("contested"), "not_visible": gettext_lazy("held, not visible"),
+    "unknown": gettext_lazy("unknown"), "offline": gettext_lazy("offline"),
 }
-DEMERIT_REASON = {"overrun": lazy("overrun")}
+DEMERIT_REASON = {"overrun": gettext_lazy("overrun")}
 DEMERIT_STATE = {
-    "counted": lazy("counted"), "disputed": lazy("disputed, resting"),
-    "void": lazy("void"),
+    "counted": gettext_lazy("counted"), "disputed": gettext_lazy("disputed, resting"),
+    "void": gettext_lazy("void"),
 }
-CASE_KIND = {"dispute": lazy("dispute")}
-CASE_STATE = {"open": lazy("open"), "decided": lazy("decided")}
-OUTCOME = {"accepted": lazy("accepted"), "declined": lazy("declined")}
+CASE_KIND = {"dispute": gettext_lazy("dispute")}
+CASE_STATE = {"open": gettext_lazy("open"), "decided": gettext_lazy("decided")}
+OUTCOME = {"accepted": gettext_lazy("accepted"), "declined": gettext_lazy("declined")}
 
 
 def hours(units: int) -> str:
