@@ -156,6 +156,13 @@ LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_ADAPTER = "labgpu.accounts.Adapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_FORMS = {
+    name: f"labgpu.accountforms.{form}"
+    for name, form in {
+        "login": "Login", "request_login_code": "RequestCode", "confirm_login_code": "ConfirmCode", "reset_password": "Reset",
+        "reset_password_from_key": "ResetByKey", "change_password": "ChangePassword", "set_password": "NewPassword",
+    }.items()
+}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"  # an invite link is the proof; domain-limited open sign-up will need more
 ACCOUNT_LOGIN_BY_CODE_ENABLED = True

@@ -47,9 +47,10 @@ def in_words(raw: Any) -> Evidence:
     if not isinstance(raw, Mapping):
         return Evidence()
     samples = [row for one in _list(raw.get("samples")) if (row := _sample(one)) is not None]
+    sentences = _sentences(raw, len(samples))
     return Evidence(
-        sentences=_sentences(raw, len(samples)),
-        facts=_facts(raw),
+        sentences=sentences,
+        facts=_facts(raw, told=" ".join(sentences)),
         processes=[text for one in _list(raw.get("processes")) if (text := _process(one))],
         samples=samples,
         simulated=raw.get("simulated") is True,
@@ -84,16 +85,20 @@ def _sentences(raw: Mapping[str, Any], samples: int) -> list[str]:
     return said
 
 
-def _facts(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(raw: Mapping[str, Any], *, told: str) -> list[tuple[str, str]]:
+    """What no sentence has told; an instant is told when its clock time stands in one."""
     found = [
         (_("Card"), _text(raw.get("card"))),
         (_("UUID"), _text(raw.get("gpu"))),
-        (_("End"), _when(raw.get("end"))),
-        (_("Grace period until"), _when(raw.get("grace_until"))),
-        (_("First seen after it"), _when(raw.get("first_sight"))),
-        (_("Counted at"), _when(raw.get("counted_at"))),
         (_("Samples had of those expected"), _percent(raw.get("coverage"))),
     ]
+    for key, name in (
+        ("end", _("End")), ("grace_until", _("Grace period until")), ("first_sight", _("First seen after it")),
+        ("counted_at", _("Counted at")),
+    ):
+        at = _instant(raw.get(key))
+        if at and labels.instant(at) not in told and _clock(at) not in told:
+            found.append((name, labels.instant(at)))
     return [(name, value) for name, value in found if value]
 
 
@@ -141,11 +146,6 @@ def _instant(value: Any) -> datetime | None:
         return timezone.localtime(found) if found.tzinfo else None
     except (ValueError, OverflowError):
         return None
-
-
-def _when(value: Any) -> str:
-    at = _instant(value)
-    return labels.instant(at) if at else ""
 
 
 def _clock(at: datetime) -> str:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.password_validation import password_validators_help_texts, validate_password
 from django.core.validators import RegexValidator
 from django.utils.functional import lazy
+from django.utils.translation import get_language_info
 from django.utils.translation import gettext_lazy as _
 
 from . import labels
@@ -46,7 +47,9 @@ def _email_field() -> forms.EmailField:
 
 
 def _language_field() -> forms.ChoiceField:
-    return forms.ChoiceField(label=_("Language"), choices=settings.LANGUAGES)
+    # Each by its own name: who cannot read the page finds theirs.
+    names = [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
+    return forms.ChoiceField(label=_("Language"), choices=names)
 
 
 class _NewAccount(forms.Form):
