@@ -48,6 +48,12 @@ class Look:
     words: str
     own: bool | None
 
+    @property
+    def line(self) -> str:
+        """gpu-a:0: free, no processes"""
+        # Translators: a card and what is so with it, such as: gpu-a:0: free
+        return _("%(card)s: %(words)s") % {"card": self.label, "words": self.words}
+
 
 def looks(rows: Sequence[Allocation], member_id: int, now: datetime) -> list[Look]:
     """What each card does now. A reading older than three periods says nothing (I1). Needs `gpu.host`, `gpu.state`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,18 +41,29 @@ class Fact:
     name: str
     lines: tuple[str, ...]
 
+    @property
+    def plain(self) -> list[str]:
+        """As lines of a plain text: on one line where it is one."""
+        if len(self.lines) == 1:
+            # Translators: a fact of a message, such as: Cards: 2 × A100 (gpu-a:0, gpu-a:1)
+            return [_("%(name)s: %(value)s") % {"name": self.name, "value": self.lines[0]}]
+        # Translators: a fact of a message whose values stand on the following lines
+        return [_("%(name)s:") % {"name": self.name}, *(f"  {line}" for line in self.lines)]
+
 
 @dataclass(frozen=True)
 class Words:
-    """What a message says, before it is laid out. `lead`: what to do by when. `view`: the one link beside the actions."""
+    """What a message says, before it is laid out.
+
+    `lead`: what to do by when. `follows`: what happens otherwise, a sentence each. `view`: the one link beside the actions.
+    """
 
     subject: str
     lead: str
     facts: tuple[Fact, ...]
-    follows: str
+    follows: tuple[str, ...]
     view: Action
     actions: tuple[Action, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def compose(row: Notification, lab: LabFacts, now: datetime) -> Message:
@@ -136,16 +147,9 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
         _extension(longest),
     )
     counts = _counts_from(following, reservation, lab)
-    points = lab.policy.overrun_points
-    follows = " ".join(
-        (
-            _("At the end the cards are no longer yours, but LabGPU ends no process."),
-            ngettext(
-                "Processes of yours that still run at %(when)s count as an overrun: %(n)d point.",
-                "Processes of yours that still run at %(when)s count as an overrun: %(n)d points.",
-                points,
-            ) % {"when": near(counts, now), "n": points},
-        )
+    follows = (
+        _("At the end the cards are no longer yours, but LabGPU ends no process."),
+        _still_running(near(counts, now), lab.policy.overrun_points),
     )
     actions = [Action(_("Release now"), link_for(reservation, LinkAction.RELEASE).url)]
     if longest:
@@ -173,10 +177,10 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
         ) % said
     elif longest:
         lead = _("Stop your processes on these cards, or extend, before %(counts)s.") % said
-        follows = _still_running(said, points)
+        follows = _still_running(said["counts"], points)
     else:
         lead = _("Stop your processes on these cards before %(counts)s.") % said
-        follows = _still_running(said, points)
+        follows = _still_running(said["counts"], points)
     facts = (
         Fact(pgettext("fact", "Ended"), (labels.instant(ended),)),
         Fact(_("Cards"), (said["cards"],)),
@@ -186,16 +190,16 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     )
     actions = (Action(_("Extend"), link_for(reservation, LinkAction.EXTEND).url),) if longest else ()
     return Words(
-        subject, lead, facts, _("LabGPU ends no process.") + " " + follows, Action(_("View"), page("mine")), actions
+        subject, lead, facts, (_("LabGPU ends no process."), follows), Action(_("View"), page("mine")), actions
     )
 
 
-def _still_running(said: dict[str, Any], points: int) -> str:
+def _still_running(when: str, points: int) -> str:
     return ngettext(
-        "Processes of yours that still run at %(counts)s count as an overrun: %(n)d point.",
-        "Processes of yours that still run at %(counts)s count as an overrun: %(n)d points.",
+        "Processes of yours that still run at %(when)s count as an overrun: %(n)d point.",
+        "Processes of yours that still run at %(when)s count as an overrun: %(n)d points.",
         points,
-    ) % said
+    ) % {"when": when, "n": points}
 
 
 def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
@@ -218,16 +222,12 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
         Fact(pgettext("fact", "Proof"), _proof_lines(demerit.evidence)),
         Fact(pgettext("fact", "Counts until"), (said["until"],)),
     )
-    total = queries.open_demerit_points(row.member, now)
-    follows = ngettext(
-        "With this, %(n)d point counts on your record.", "With this, %(n)d points count on your record.", total
-    ) % {"n": total}
     dispute = Action(_("Dispute"), page("dispute", demerit.pk))
     return Words(
         # Translators: subject of the mail on a demerit: 1 point for overrun: 1 × A100 (gpu-a:0)
         _("%(points)s for %(reason)s: %(cards)s") % said,
         _("If this is wrong, dispute it by %(dispute)s: while it is being decided, the points do not count.") % said,
-        facts, follows, Action(_("Your record"), page("mine")), (dispute,),
+        facts, (_on_record(row, now),), Action(_("Your record"), page("mine")), (dispute,),
     )
 
 
@@ -249,16 +249,18 @@ def _ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
         )
     facts = (
         Fact(pgettext("fact", "Outcome"), (str(labels.OUTCOME[Ruling.Outcome(ruling.outcome)]),)),
+        Fact(pgettext("fact", "Reason"), tuple(one_line(line) for line in ruling.reason.splitlines() if line.strip())),
         Fact(pgettext("fact", "Decided"), (_("%(when)s by %(arbiter)s") % said,)),
         Fact(_("Cards"), (cards_line(cards_of(demerit.reservation_id)),)),
     )
+    return Words(subject, lead, facts, (_on_record(row, now),), Action(_("Your record"), page("mine")))
+
+
+def _on_record(row: Notification, now: datetime) -> str:
     total = queries.open_demerit_points(row.member, now)
-    follows = ngettext(
-        "With this, %(n)d point counts on your record.", "With this, %(n)d points count on your record.", total
+    return ngettext(
+        "%(n)d point now counts on your record.", "%(n)d points now count on your record.", total
     ) % {"n": total}
-    return Words(
-        subject, lead, facts, follows, Action(_("Your record"), page("mine")), extra={"reason": ruling.reason}
-    )
 
 
 _SAID = {Kind.ENDING: _ending, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling}
@@ -268,16 +270,12 @@ _SAID = {Kind.ENDING: _ending, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, K
 
 
 def _extension(longest: datetime | None) -> Fact:
-    words = _("until %(end)s") % {"end": labels.instant(longest)} if longest else _("not possible")
-    return Fact(pgettext("fact", "Can be extended"), (words,))
+    words = _("possible until %(end)s") % {"end": labels.instant(longest)} if longest else _("not possible")
+    return Fact(pgettext("fact", "Extension"), (words,))
 
 
 def _look_lines(rows: Sequence[Allocation], reservation: Reservation, now: datetime) -> tuple[str, ...]:
-    # Translators: a card and what is so with it, such as: gpu-a:0: free
-    return tuple(
-        _("%(card)s: %(words)s") % {"card": look.label, "words": look.words}
-        for look in looks(rows, reservation.holder_id, now)
-    )
+    return tuple(look.line for look in looks(rows, reservation.holder_id, now))
 
 
 def _following(rows: Sequence[Allocation], reservation: Reservation) -> list[tuple[Allocation, queries.Holding]]:

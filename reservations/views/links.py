@@ -299,7 +299,7 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
     undo_until = _may_undo_until(asked) if page.state == "released" else None
     context: dict[str, Any] = {
         "state": page.state, "refusals": [labels.sentence(one) for one in page.refusals],
-        "cards": looks.cards_line(rows), "looks": seen,
+        "cards": looks.cards_line(rows), "looks": [look.line for look in seen],
         "own_seen": [look.label for look in seen if look.own], "own_unsure": any(look.own is None for look in seen),
         "start": labels.instant(reservation.start), "end": labels.instant(reservation.end),
         "ended": reader.near(ended, now), "ended_early": reservation.ended_at is not None,
