@@ -23,6 +23,10 @@ def _is_admin(request: HttpRequest) -> bool:
     return request.user.is_authenticated and may(request.user, Action.ADMINISTER)
 
 
+# What other apps registered goes: a session or an address added by hand there would sign somebody in as another.
+for _theirs in list(admin.site._registry):
+    admin.site.unregister(_theirs)
+admin.site.site_header = admin.site.site_title = "LabGPU"
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 admin.site.has_permission = _is_admin  # type: ignore[method-assign, assignment]
 

@@ -262,6 +262,13 @@ def test_the_admin_shows_what_is_written_once_and_changes_nothing_of_it(lab: Any
     assert client.post(f"/admin/reservations/member/{make.member().pk}/delete/", {"post": "yes"}).status_code == 403
 
 
+def test_the_admin_has_no_page_for_sessions_addresses_and_groups(lab: Any, client: Client) -> None:
+    client.force_login(make.admin())
+    assert client.get("/admin/reservations/member/").status_code == 200
+    for page in ("account/emailaddress/", "usersessions/usersession/", "auth/group/"):
+        assert client.get(f"/admin/{page}").status_code == 404
+
+
 def test_a_repair_in_the_admin_is_audited_and_cannot_make_an_admin(lab: Any, client: Client) -> None:
     client.force_login(make.admin())
     member = make.member("Old")
