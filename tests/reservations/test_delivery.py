@@ -107,9 +107,9 @@ def test_the_facts_come_in_the_stated_order() -> None:
     look(gpu, CardState.State.IN_USE, DUE, utilization=97, memory_used=60 << 30, process_count=2, owner_ids=[lin.pk])
     (message,) = sent(DUE)
     expected = [
-        "Ends", "Mon 30 Nov 18:00, in 10 min", "Cards", "1 × RTX 4090 (gpu-a:0)", "Now",
-        "gpu-a:0: in use, 2 processes, 97 % use, 60.0 GiB memory", "Next", "gpu-a:0: Wei, from 20:00",
-        "Can be extended", "until Mon 30 Nov 20:00",
+        "\nEnds: Mon 30 Nov 18:00, in 10 min\n", "\nCards: 1 × RTX 4090 (gpu-a:0)\n",
+        "\nNow: gpu-a:0: in use, 2 processes, 97 % use, 60.0 GiB memory\n", "\nNext: gpu-a:0: Wei, from 20:00\n",
+        "\nExtension: possible until Mon 30 Nov 20:00\n",
         "Processes of yours that still run at 19:00 count as an overrun: 1 point.", "Release now", "Extend", "View",
     ]
     places = [message.text.find(piece) for piece in expected]
@@ -312,8 +312,8 @@ def test_the_demerit_mail_says_what_until_when_and_how_to_dispute() -> None:
     (message,) = sent(at(5))
     assert message.subject == "1 point for overrun: 1 × RTX 4090 (gpu-a:0)"
     assert message.text.startswith("If this is wrong, dispute it by Mon 7 Dec 19:00: while it is being decided, ")
-    assert "Counts until\n    Wed 30 Dec 19:00" in message.text
-    assert "With this, 1 point counts on your record." in message.text
+    assert "Counts until: Wed 30 Dec 19:00\n" in message.text
+    assert "1 point now counts on your record." in message.text
     assert [action.label for action in message.actions] == ["Dispute"]
     assert message.actions[0].url.endswith(f"/demerits/{one.pk}/dispute")
 

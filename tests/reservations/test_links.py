@@ -145,8 +145,9 @@ def test_before_the_press_the_page_says_what_still_runs_and_that_nothing_is_ende
 @pytest.mark.parametrize(
     ("state", "age_s", "said"),
     [
-        ("free", 0, "No processes of yours are seen"), ("in_use", 0, "It is not known whether processes of yours still run"),
-        ("free", 31, "It is not known whether processes of yours still run"),
+        ("free", 0, "No processes of the holder are seen"),
+        ("in_use", 0, "It is not known whether the holder's processes still run"),
+        ("free", 31, "It is not known whether the holder's processes still run"),
     ],
 )
 def test_unknown_is_not_said_to_be_free(made: Reservation, state: str, age_s: int, said: str, clock: Any) -> None:
