@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import pairwise
+from math import floor
 
 from reservations.rules.policy import Policy
 
@@ -71,13 +71,14 @@ def ask(case: Case, *, now: datetime, policy: Policy, period: timedelta) -> Answ
 def coverage(samples: Sequence[datetime], start: datetime, end: datetime, period: timedelta) -> float:
     """The share, 0 to 1, of the samples expected in `[start, end]` that were there.
 
-    Counted by gaps: one of n periods lacks n - 1 samples. So jitter costs nothing, and extra samples here make up for
-    none elsewhere; a stretch that no sample could have (a clock set forward) counts as missing.
+    Each sample fills one period's slot, at most one away from its own: jitter costs nothing, extra samples here make up
+    for none elsewhere, and a stretch that no sample could have (a clock set forward) counts as missing.
     """
-    inside = sorted(at for at in samples if start <= at <= end)
-    expected = max(1, round((end - start) / period))
-    if not inside:
-        return 0.0
-    edges = (inside[0] - start) // period + (end - inside[-1]) // period
-    gaps = sum(max(0, round((later - earlier) / period) - 1) for earlier, later in pairwise(inside))
-    return max(0.0, 1 - (edges + gaps) / expected)
+    expected = (end - start) // period + 1
+    filled, last = 0, -1
+    for at in sorted(samples):
+        place = (at - start) / period
+        slot = max(last + 1, floor(place))
+        if start <= at <= end and slot < place + 1:
+            filled, last = filled + 1, slot
+    return min(1.0, filled / expected)

@@ -54,9 +54,9 @@ def follow(
     if track.is_open and _is_gone(tenure, tenures, after):
         return Finding(closes=True, first_sight=track.first_sight)
     run = _run(tenure, tenures, after, now, period)
-    lasting = len(run) >= policy.samples_in_a_row
+    lasting = _lasts(run, policy, period)
     counting = tuple(look for look in run if look.at >= tenure.end + policy.grace)
-    proved = len(counting) >= policy.samples_in_a_row
+    proved = _lasts(counting, policy, period)
     # Only while it is news: later the incident's opening says it again, and the message is written once.
     news = lasting and len(run) < policy.samples_in_a_row + FRESH_PERIODS
     if not proved:
@@ -71,6 +71,12 @@ def follow(
         warns=not track.is_open, opens=not track.is_open, counts=not track.is_counted and (waited_for or long_enough),
         waited_for=waited_for, first_sight=track.first_sight or counting[0].at, run=counting,
     )
+
+
+def _lasts(run: Sequence[Look], policy: Policy, period: timedelta) -> bool:
+    """Whether the row is long enough: in looks, and in time but for half a period, so that a burst of looks is no row."""
+    wanted = policy.samples_in_a_row
+    return len(run) >= wanted and run[-1].at - run[0].at >= (wanted - 1) * period - period / 2
 
 
 def _is_proof(tenure: Tenure, tenures: Sequence[Tenure], look: Look) -> bool:

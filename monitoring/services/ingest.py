@@ -90,8 +90,7 @@ def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime) 
     if kept and (kept.boot_id, kept.sequence) == (reading.boot_id, reading.sequence):
         return Outcome.REPEATED
     tolerance = timedelta(seconds=ledger.lab_facts().policy.clock_tolerance_s)
-    # The later by the host's clock is the newer. A latest reading from the future is a clock set back since: it gives way.
-    is_late = kept is not None and taken <= kept.taken_at <= now + tolerance
+    is_late = kept is not None and _is_older(reading, taken, kept, now + tolerance)
     members = ledger.members_by_uid(host.pk)
     found = [(card, gpus[card.uuid]) for card in reading.cards if card.uuid in gpus]
     lists = {gpu.pk: _processes(card, members) for card, gpu in found}
@@ -101,16 +100,27 @@ def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime) 
     _keep_intervals(reading, lists, taken, is_late)
     if is_late:
         return Outcome.LATE
-    HostReading.objects.update_or_create(
-        host=host,
-        defaults={
-            "boot_id": reading.boot_id, "sequence": reading.sequence, "taken_at": taken, "received_at": now,
-            "clock_offset_s": (now - taken).total_seconds(), "simulated": reading.simulated,
-            "problem_code": reading.problem.code if reading.problem else "",
-            "problem_detail": reading.problem.detail if reading.problem else "",
-        },
+    latest = HostReading(
+        host=host, boot_id=reading.boot_id, sequence=reading.sequence, taken_at=taken, received_at=now,
+        clock_offset_s=(now - taken).total_seconds(), simulated=reading.simulated,
+        problem_code=reading.problem.code if reading.problem else "",
+        problem_detail=reading.problem.detail if reading.problem else "",
+    )
+    HostReading.objects.bulk_create(
+        [latest], update_conflicts=True, unique_fields=["host"],
+        update_fields=[field.name for field in HostReading._meta.concrete_fields if not field.primary_key],
     )
     return Outcome.STORED
+
+
+def _is_older(reading: Reading, taken: datetime, kept: HostReading, latest: datetime) -> bool:
+    """Whether the reading was made before the one that is kept, by the host's clock and by its count.
+
+    By both, because either may be set back: the clock by its keeper, the count by a restart (it starts from the clock). A
+    kept one from after `latest` was made before the server's own clock was set back, and gives way.
+    """
+    counted_before = reading.boot_id != kept.boot_id or reading.sequence < kept.sequence
+    return counted_before and taken <= kept.taken_at <= latest
 
 
 def _processes(card: Card, members: Mapping[int, int]) -> list[SeenProcess] | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from labgpu.agent.reading import Reading
+from monitoring.services import ingest as ingesting
 from monitoring.services.ingest import Outcome, ingest
 from reservations.models import Allocation, CardState, Gpu, Host, HostAccount, Member, Reservation
 from reservations.rules.lifecycle import Status
@@ -26,9 +28,8 @@ def process(pid: int, uid: int | None, **changes: Any) -> dict[str, Any]:
     }
 
 
-def card(host: str, place: int, processes: list[dict[str, Any]] | None = None, **changes: Any) -> dict[str, Any]:
-    """A card as an agent tells it; without processes it is empty."""
-    running = processes or []
+def card(host: str, place: int, running: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """A card as an agent tells it."""
     used = sum(one["memory"] or 0 for one in running) + 3 * MIB
     return {
         "uuid": uuid(host, place), "index": place, "name": "NVIDIA A100-SXM4-80GB", "bus_id": f"00000000:{place:02X}:00.0",
@@ -56,7 +57,7 @@ class World:
             "format": 1, "host": self.host, "boot_id": self.boot, "sequence": self.sequence, "taken_at": at.timestamp(),
             "took_ms": 20, "driver": "580.95.05", "problem": None, "simulated": self.simulated,
             "cards": [
-                card(self.host, place, self.on.get(place), **self.changes.get(place, {})) for place in range(self.cards)
+                card(self.host, place, self.on.get(place, []), **self.changes.get(place, {})) for place in range(self.cards)
             ],
             **changes,
         }
@@ -65,13 +66,22 @@ class World:
         return ingest(self.reading(at, **changes), now=received or at, period=PERIOD)
 
     def play(self, start: datetime, until: datetime) -> datetime:
-        """A reading every ten seconds in `[start, until]`; returns the time of the last."""
-        at = start
-        while at + PERIOD <= until:
-            self.look(at)
-            at += PERIOD
-        self.look(at)
-        return at
+        """A reading every ten seconds in `[start, until]`; returns the time of the last.
+
+        In a long stretch those between the first five and the last twenty are stored and not judged, as when the judge is
+        down: that must make no difference, and saves the tests half their time.
+        """
+        last = (until - start) // PERIOD
+        for place in range(last + 1):
+            if 5 <= place < last - 20:
+                self._store(start + place * PERIOD)
+            else:
+                self.look(start + place * PERIOD)
+        return start + last * PERIOD
+
+    def _store(self, at: datetime) -> None:
+        host = Host.objects.get(name=self.host)
+        ingesting._keep(Reading.from_dict(self.reading(at)), host, {gpu.uuid: gpu for gpu in host.gpus.all()}, at)
 
     def gpu(self, place: int = 0) -> Gpu:
         return Gpu.objects.get(uuid=uuid(self.host, place))
