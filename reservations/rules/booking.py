@@ -161,12 +161,17 @@ def _taken(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
 
 def _caps(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
     policy = facts.policy
-    mine = [one.interval.cut(held) for one in facts.own]
-    most = most_at_once([*(one for one in mine if one), *(held for _ in ask.card_ids)])
-    if most > policy.cards_at_once:
-        yield Refusal(Code.CARDS_AT_ONCE, {"most": policy.cards_at_once, "would": most})
+    yield from crowd_refusals(held, len(ask.card_ids), facts.own, policy)
     if held.start > facts.now and facts.own_future + 1 > policy.open_future:
         yield Refusal(Code.OPEN_FUTURE, {"most": policy.open_future})
+
+
+def crowd_refusals(held: Interval, cards: int, own: Sequence[Holding], policy: Policy) -> Iterator[Refusal]:
+    """A refusal when with `cards` more the member would hold too many at some instant of `held` (B1)."""
+    mine = [one.interval.cut(held) for one in own]
+    most = most_at_once([*(one for one in mine if one), *(held for _ in range(cards))])
+    if most > policy.cards_at_once:
+        yield Refusal(Code.CARDS_AT_ONCE, {"most": policy.cards_at_once, "would": most})
 
 
 def _quota(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:

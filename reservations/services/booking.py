@@ -196,7 +196,7 @@ def undo_release(
         limit = ended + timedelta(seconds=held.lab.policy.release_undo_s)
         if now >= min(limit, reservation.end):
             raise refuse(Code.UNDO_OVER)
-        _refuse_taken(held, Interval(ended, reservation.end))
+        _refuse_undo(held, Interval(ended, reservation.end), now)
         _reopen(held, reservation.end)
         recharge = unused(Interval(reservation.start, reservation.end), ended, held.weights, held.lab.zone)
         _post(reservation, recharge, Reason.UNDONE, now)
@@ -270,8 +270,9 @@ def longest_end(reservation: Reservation, *, now: datetime) -> datetime | None:
 def _longest(held: _Held, now: datetime) -> datetime | None:
     reservation, lab = held.reservation, held.lab
     policy = lab.policy
-    in_grace = reservation.status == Status.FINISHED and now < reservation.end + policy.grace
-    if not in_grace and reservation.status not in (Status.BOOKED, Status.ACTIVE):
+    status = _status_at(reservation, now)
+    in_grace = status == Status.FINISHED and now < reservation.end + policy.grace
+    if not in_grace and status not in (Status.BOOKED, Status.ACTIVE):
         return None
     limit = round_to_raster(reservation.start + policy.longest, policy.raster_s, lab.zone, up=False)
     for row in held.allocations:
@@ -280,7 +281,15 @@ def _longest(held: _Held, now: datetime) -> datetime | None:
             limit = min(limit, following.interval.start)
     if limit <= reservation.end or not reservation.holder.is_approved:
         return None
-    for refusal in _quota_for(held, limit):
+    own = _own_others(held, now)
+    turns = sorted({reservation.end, *(one.interval.start for one in own if one.interval.start > reservation.end)})
+    for turn in turns:  # more cards than the cap can only begin where the stretch or another reservation begins
+        instant = Interval(turn, turn + _TINY)
+        if turn < limit and any(rules.crowd_refusals(instant, len(held.allocations), own, policy)):
+            limit = turn
+    if limit <= reservation.end:
+        return None
+    for refusal in _quota_for(held, Interval(reservation.end, limit)):
         fits = refusal.facts["fits"]
         if fits is None:
             return None
@@ -288,9 +297,8 @@ def _longest(held: _Held, now: datetime) -> datetime | None:
     return limit if limit > max(reservation.end, now) else None
 
 
-def _quota_for(held: _Held, new_end: datetime) -> list[rules.Refusal]:
+def _quota_for(held: _Held, added: Interval) -> list[rules.Refusal]:
     reservation, lab = held.reservation, held.lab
-    added = Interval(reservation.end, new_end)
     role = lab.policy.role(reservation.holder.role)
     used = queries.units_used(reservation.holder_id, [week for week, _ in weeks_of(added, lab.zone)])
     return list(
@@ -305,11 +313,12 @@ def _refuse_unextendable(held: _Held, new_end: datetime, now: datetime) -> None:
     """Raises every reason why the end cannot move to `new_end` (H5)."""
     reservation, lab = held.reservation, held.lab
     policy = lab.policy
-    if reservation.status == Status.FINISHED:
+    status = _status_at(reservation, now)
+    if status == Status.FINISHED:
         if now >= reservation.end + policy.grace:
             raise refuse(Code.GRACE_OVER)
-    elif reservation.status not in (Status.BOOKED, Status.ACTIVE):
-        raise refuse(Code.WRONG_STATUS, status=reservation.status)
+    elif status not in (Status.BOOKED, Status.ACTIVE):
+        raise refuse(Code.WRONG_STATUS, status=str(status))
     longest = _longest(held, now)
     instead = Alternative({"end": longest}) if longest else None
     if new_end <= max(reservation.end, now):
@@ -325,8 +334,10 @@ def _refuse_unextendable(held: _Held, new_end: datetime, now: datetime) -> None:
     if new_end - reservation.start > policy.longest:
         refusals.append(rules.Refusal(Code.TOO_LONG, {"hours": policy.longest_s / 3600}, instead))
         raise Refused(refusals)  # what stands beyond the limit is of no use to the reader
-    refusals += _taken(held, Interval(reservation.end, new_end), instead)
-    refusals += _quota_for(held, new_end)
+    added = Interval(reservation.end, new_end)
+    refusals += _taken(held, added, instead)
+    refusals += rules.crowd_refusals(added, len(held.allocations), _own_others(held, now), policy)
+    refusals += _quota_for(held, added)
     if refusals:
         raise Refused(refusals)
 
@@ -372,13 +383,19 @@ def _pressed(by: int | None) -> dict[str, int]:
     return {} if by is None else {"pressed_by": by}
 
 
-def _require(reservation: Reservation, new: Status, now: datetime) -> None:
-    """Refuses a change the life of a reservation does not know, by the clock rather than by the last sweep."""
+def _status_at(reservation: Reservation, now: datetime) -> Status:
+    """The status by the clock: the sweep that writes it down may be late."""
     status = Status(reservation.status)
     if status == Status.BOOKED and reservation.start <= now:
         status = Status.ACTIVE
     if status == Status.ACTIVE and reservation.end <= now:
         status = Status.FINISHED
+    return status
+
+
+def _require(reservation: Reservation, new: Status, now: datetime) -> None:
+    """Refuses a change the life of a reservation does not know."""
+    status = _status_at(reservation, now)
     if status == Status.FINISHED or not can_become(status, new):
         raise refuse(Code.WRONG_STATUS, status=str(status))
 
@@ -429,9 +446,22 @@ def _taken(held: _Held, span: Interval, instead: Alternative | None) -> list[rul
     ]
 
 
-def _refuse_taken(held: _Held, span: Interval) -> None:
-    if refusals := _taken(held, span, None):
+def _refuse_undo(held: _Held, span: Interval, now: datetime) -> None:
+    """Raises when what the release gave back is no longer there: the cards, the hours, the room under the cap."""
+    own = _own_others(held, now)
+    refusals = [
+        *_taken(held, span, None),
+        *rules.crowd_refusals(span, len(held.allocations), own, held.lab.policy),
+        *(rules.Refusal(one.code, one.facts) for one in _quota_for(held, span)),
+    ]
+    if refusals:
         raise Refused(refusals)
+
+
+def _own_others(held: _Held, now: datetime) -> list[rules.Holding]:
+    """What the holder has beside this reservation, from now on."""
+    mine = queries.holdings_of(held.reservation.holder_id, now)
+    return [one for one in mine if one.reservation_id != held.reservation.pk]
 
 
 def _negative(units: Mapping[date, int]) -> dict[date, int]:
