@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -188,12 +189,14 @@ def in_turn(first: str, second: str, plain: Any) -> list[Any]:
         said = ["", ""]
         for is_second in order:
             name, partner = (second, first) if is_second else (first, second)
-            said[is_second] = answer(lambda name=name, s=is_second, p=partner: ACTS[name](stage, s, p))
+            said[is_second] = answer(partial(ACTS[name], stage, is_second, partner))
         outcomes.append((tuple(said), stage.outcome(plain)))
     return outcomes
 
 
-def unlike_any_order(plain: Any, pairs: list[tuple[str, str]], points: tuple[str, ...], guards: tuple[str, ...] = ()) -> list[str]:
+def unlike_any_order(
+    plain: Any, pairs: list[tuple[str, str]], points: tuple[str, ...], guards: tuple[str, ...] = ()
+) -> list[str]:
     """Scripts that end otherwise than in turn."""
     strange = []
     for first, second in pairs:
