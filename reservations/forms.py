@@ -79,7 +79,8 @@ class BookingForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict, *, zone: ZoneInfo) -> None:
-        super().__init__(with_override(data))
+        self.sent = with_override(data)
+        super().__init__(self.sent)
         self.zone = zone
         self.refusals: list[Refusal] = []
         self.instants: dict[str, datetime] = {}
@@ -100,7 +101,7 @@ class BookingForm(forms.Form):
 
     def card_ids(self) -> tuple[int, ...]:
         """The cards asked for; one that is no number stands as 0, which no card is, so that the law refuses it."""
-        return card_ids(self.data)
+        return card_ids(self.sent)
 
     @property
     def request(self) -> BookingRequest:
@@ -135,9 +136,8 @@ def with_override(data: QueryDict) -> QueryDict:
 
 def pack(alternative: Alternative) -> str:
     """An alternative as the value of its button: exact instants, an empty start for now."""
-    return urlencode(
-        {name: value.astimezone(UTC).isoformat() if value else "" for name, value in alternative.values.items() if name in _OVERRIDES}
-    )
+    values = {name: value for name, value in alternative.values.items() if name in _OVERRIDES}
+    return urlencode({name: value.astimezone(UTC).isoformat() if value else "" for name, value in values.items()})
 
 
 def end_after(start: datetime | None, hours: str, *, now: datetime, policy: Policy, zone: ZoneInfo) -> datetime | None:

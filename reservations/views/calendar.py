@@ -170,12 +170,17 @@ def _header(win: Window) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span
         for hour in range(0, 24, _TICK_HOURS[win.view]):
             at = rule_instant(datetime.combine(day, time(hour)), win.zone)
             if win.start <= at < win.end:
-                column = win.column(at)
-                until = min(column + int(timedelta(hours=_TICK_HOURS[win.view]) / win.step), win.columns)
-                # A mark without room for its words is only a line.
-                room = (until - column) * win.step >= timedelta(hours=_TICK_HOURS[win.view]) / 2
-                hour_spans.append(Span(f"{_css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else ""))
+                hour_spans.append(_mark(win, at, hour))
     return tuple(day_spans), tuple(hour_spans), tuple(shades)
+
+
+def _mark(win: Window, at: datetime, hour: int) -> Span:
+    """The mark of one hour, up to the next mark; without room for its words it is only a line."""
+    length = timedelta(hours=_TICK_HOURS[win.view])
+    column = win.column(at)
+    until = min(column + int(length / win.step), win.columns)
+    room = (until - column) * win.step >= length / 2
+    return Span(f"{_css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else "")
 
 
 def calendar(
@@ -226,7 +231,8 @@ def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int
         reservation_id=block.reservation_id, tier=block.tier, letter=str(labels.TIER_LETTER.get(block.tier, "")),
         holder=block.holder_name, times=f"{cardlook.clock(block.start)}–{cardlook.clock(block.end)}",
         words=_("%(words)s, yours") % {"words": words} if own else words, own=own,
-        ended=status not in HOLDING_CODES, new=block.reservation_id == new_id, day=local_date(max(block.start, win.start), win.zone).isoformat(),
+        ended=status not in HOLDING_CODES, new=block.reservation_id == new_id,
+        day=local_date(max(block.start, win.start), win.zone).isoformat(),
     )
 
 

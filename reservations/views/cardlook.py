@@ -122,7 +122,8 @@ def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
 def _until(words: str, until: datetime, now: datetime) -> tuple[str, str]:
     # Translators: a weekday with 24-hour time, in Django's format letters
     near = date_format(timezone.localtime(until), _("D H:i"))
-    return words % {"time": labels.instant(until)}, words % {"time": near if until - now < timedelta(days=6) else labels.instant(until)}
+    full = labels.instant(until)
+    return words % {"time": full}, words % {"time": near if until - now < timedelta(days=6) else full}
 
 
 def clock(value: datetime) -> str:

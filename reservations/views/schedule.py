@@ -46,7 +46,7 @@ def conditional(request: HttpRequest, template: str, context: dict[str, Any]) ->
     """A fragment with an ETag over what it says; 304 when the reader has it already."""
     response = HttpResponse(render_to_string(template, context, request))
     set_response_etag(response)
-    return get_conditional_response(request, etag=response["ETag"], response=response)
+    return get_conditional_response(request, etag=response["ETag"], response=response) or response
 
 
 def _window(request: HttpRequest) -> calendar.Window:

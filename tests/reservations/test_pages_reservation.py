@@ -227,7 +227,9 @@ def test_what_cannot_be_extended_offers_nothing(client, reader):
 
 
 @pytest.mark.parametrize("field", ["end", "until"])
-@pytest.mark.parametrize("value", ["", "NaN", "-1", "9999-12-31T23:59", "0001-01-01T00:00", "😀", "x" * 10_000, "<script>", "\x00"])
+@pytest.mark.parametrize(
+    "value", ["", "NaN", "-1", "9999-12-31T23:59", "0001-01-01T00:00", "😀", "x" * 10_000, "<script>", "\x00"]
+)
 def test_extending_to_nonsense_is_refused_with_a_sentence(client, reader, field, value):
     one = reservation(reader, cards(1), None, 4)
     response = press(client, one, "extend", **{field: value}, key="😀" * 3000)
