@@ -104,7 +104,7 @@ class World:
 
     def book(
         self, member: Member, start: datetime, end: datetime, *, places: tuple[int, ...] = (0,),
-        status: Status = Status.ACTIVE,
+        gpus: tuple[Gpu, ...] = (), status: Status = Status.ACTIVE,
     ) -> Allocation:
         """A reservation as the booking service would have left it; returns the allocation of its first card."""
         reservation = Reservation.objects.create(
@@ -112,8 +112,8 @@ class World:
         )
         rows = [
             Allocation.objects.create(
-                reservation=reservation, gpu=self.gpu(place), status=status, start=start, end=end, weight=100
+                reservation=reservation, gpu=gpu, status=status, start=start, end=end, weight=100
             )
-            for place in places
+            for gpu in gpus or tuple(self.gpu(place) for place in places)
         ]
         return rows[0]
