@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -18,14 +18,16 @@ from django.views.decorators.http import require_http_methods
 
 from .. import forms, labels, queries
 from ..models import Reservation
-from ..rules.refusal import Code, Refused
+from ..rules.refusal import Alternative, Code, Refusal, Refused
 from ..rules.week import NoSuchLocalTime, local_date
 from ..services import booking, locking
+from ..services.booking import BookingRequest
 from . import cardlook, refused
 from .access import lead, member_required
 
 LENGTHS = (1, 2, 4, 8, 12, 24, 48)
 _WINDOW = timedelta(hours=34)
+_STEPS = 4  # of a way out through other refusals
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,45 @@ def _book(request: HttpRequest) -> HttpResponse:
     try:
         made = booking.reserve(request.user, form.request, now=request.now)
     except Refused as problem:
+        allowed = _with_allowed(request, form.request, problem.refusals)
         return _page(
-            request, _typed(form), form=form, reasons=refused.reasons(problem.refusals),
+            request, _typed(form), form=form, reasons=refused.reasons(allowed),
             status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
         )
     except locking.Busy:
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, _booked_words(len(form.card_ids()), made))
     return lead(request, _schedule_with(request, made))
+
+
+def _with_allowed(
+    request: HttpRequest, asked: BookingRequest, refusals: Iterable[Refusal]
+) -> Iterator[Refusal]:
+    """The refusals with ways out that would really be booked: one that meets another refusal is followed further, and
+    left out when it leads nowhere or where another button leads already."""
+    offered: set[tuple[datetime | None, datetime]] = set()
+    for refusal in refusals:
+        way = refusal.alternative and _allowed(request, asked, refusal.alternative)
+        if way and (way.start, way.end) not in offered:
+            offered.add((way.start, way.end))
+            yield replace(refusal, alternative=Alternative({"start": way.start, "end": way.end}))
+        else:
+            yield replace(refusal, alternative=None)
+
+
+def _allowed(request: HttpRequest, asked: BookingRequest, way: Alternative) -> BookingRequest | None:
+    """What the way out comes to, when it is allowed within a few steps."""
+    for _step in range(_STEPS):
+        times = {name: value for name, value in way.values.items() if name in ("start", "end")}
+        asked = replace(asked, **times)
+        refusals = booking.check(request.user, asked, now=request.now)
+        if not refusals:
+            return asked
+        further = next((one.alternative for one in refusals if one.alternative), None)
+        if further is None:
+            return None
+        way = further
+    return None
 
 
 def _booked_words(count: int, made: Reservation) -> str:

@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
@@ -163,14 +165,37 @@ def test_what_the_quota_still_allows_is_a_button(client, reader):
     assert made.end - made.start == timedelta(hours=4)
 
 
+def test_a_way_out_that_meets_another_refusal_is_followed_to_what_is_allowed(client, reader):
+    lab(roles={"phd": {"weekly_hours": 4}})
+    sent = asked(cards(1), start="2026-12-01T22:07", end="2026-12-06T06:00")
+    response = client.post("/book", sent)
+    assert "rule A1" in text(response) and "rule E2" in text(response)
+    for way in ways_out(response):
+        assert booking.check(reader, _request_of(sent | {"use": way}), now=NOW) == []
+    assert 1 <= len(ways_out(response)) == len(set(ways_out(response)))
+
+
+def test_a_way_out_that_leads_nowhere_is_not_offered(client, reader):
+    gpus = cards(1)
+    reservation(member("Ada"), gpus, 24, 48)
+    assert ways_out(client.post("/book", asked(gpus, end="2026-12-02T06:10"))) == []
+
+
+def _request_of(sent):
+    data = QueryDict(mutable=True)
+    for name, value in sent.items():
+        data.setlist(name, [str(one) for one in value] if isinstance(value, list) else [value])
+    form = forms.BookingForm(data, zone=ZoneInfo("Asia/Shanghai"))
+    assert form.is_valid()
+    return form.request
+
+
 def test_an_alternative_changes_only_start_and_end(client, reader):
     data = forms.with_override(_query(use="start=&end=2026-12-01T00%3A00&card=7&key=z", card="1", key="k"))
     assert (data["card"], data["key"], data["start"]) == ("1", "k", "")
 
 
 def _query(**values):
-    from django.http import QueryDict
-
     data = QueryDict(mutable=True)
     data.update(values)
     return data
