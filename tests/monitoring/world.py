@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+
 from labgpu.agent.reading import Reading
 from monitoring.services import ingest as ingesting
 from monitoring.services.ingest import Outcome, ingest
@@ -81,7 +83,9 @@ class World:
 
     def _store(self, at: datetime) -> None:
         host = Host.objects.get(name=self.host)
-        ingesting._keep(Reading.from_dict(self.reading(at)), host, {gpu.uuid: gpu for gpu in host.gpus.all()}, at)
+        gpus = {gpu.uuid: gpu for gpu in host.gpus.all()}
+        with transaction.atomic():
+            ingesting._keep(Reading.from_dict(self.reading(at)), host, gpus, at)
 
     def gpu(self, place: int = 0) -> Gpu:
         return Gpu.objects.get(uuid=uuid(self.host, place))
