@@ -76,8 +76,10 @@ def mine(request: HttpRequest) -> HttpResponse:
         status = status_by_clock(one, now)
         by_clock[status if status in by_clock else Status.BOOKED].append(_row(request, one))
     past = [_row(request, one) for one in found["past"]]
+    # What has just ended can still be extended (H0), so it stands with what is held.
+    lately = [row for row in [*by_clock[Status.FINISHED], *past] if row.actions.longest]
     return render(request, "reservations/mine.html", {
-        "active": by_clock[Status.ACTIVE],
+        "active": [*lately, *by_clock[Status.ACTIVE]],
         "coming": by_clock[Status.BOOKED],
         "undoable": [row for row in past if row.actions.undo_until],
         "past": [*by_clock[Status.FINISHED], *past],
@@ -97,9 +99,15 @@ def _row(request: HttpRequest, one: Reservation) -> Row:
         period=cardlook.period_words(one.start, one.end), length=cardlook.length_words(one.start, one.end),
         tier_words=str(labels.TIER.get(one.tier, one.tier)), letter=str(labels.TIER_LETTER.get(one.tier, "")),
         purpose_words=str(labels.PURPOSE.get(one.purpose, one.purpose)), status=str(status),
-        status_words=str(labels.STATUS[status]), actions=actions(request, one, extend=status == Status.ACTIVE),
+        status_words=str(labels.STATUS[status]), actions=actions(request, one, extend=_may_grow(request, one, status)),
         seen=_seen(one) if status != Status.CANCELLED else "",
     )
+
+
+def _may_grow(request: HttpRequest, one: Reservation, status: Status) -> bool:
+    """Whether it is worth asking how far the reservation could be extended."""
+    in_grace = status == Status.FINISHED and request.now < one.end + request.lab.policy.grace
+    return status == Status.ACTIVE or in_grace
 
 
 def _seen(one: Reservation) -> str:

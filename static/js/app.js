@@ -23,7 +23,10 @@
   document.addEventListener("DOMContentLoaded", dressAll);
   document.addEventListener("htmx:after:swap", () => {
     dressAll();
-    document.querySelector("[data-take-focus]")?.focus();
+    // Once: the next poll must not take the reader away from what they are typing.
+    const news = document.querySelector("[data-take-focus]");
+    news?.focus();
+    news?.removeAttribute("data-take-focus");
   });
 
   document.addEventListener("htmx:before:request", (event) => {

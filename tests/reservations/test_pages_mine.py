@@ -69,6 +69,16 @@ def test_the_longest_extension_stands_on_its_button(client, reader):
     assert "Longest possible: until Mon 30 Nov 23:00" in text(client.get("/mine"))
 
 
+def test_what_has_just_ended_can_still_be_extended_for_its_grace(client, reader):
+    one = reservation(reader, cards(1), None, 4)
+    with time_machine.travel(at(4) + timedelta(minutes=9), tick=False):
+        now = section(text(client.get("/mine")), "active")
+        assert "It has just ended." in now and f'action="/reservations/{one.pk}/extend"' in now and "/release" not in now
+    with time_machine.travel(at(4) + timedelta(minutes=11), tick=False):
+        page = text(client.get("/mine"))
+        assert "It has just ended." not in page and "14:00 – 18:00" in section(page, "past")
+
+
 def test_releasing_from_here_comes_back_here_with_undo(client, reader):
     one = reservation(reader, cards(1), None, 4)
     response = client.post(f"/reservations/{one.pk}/release", {"version": 1, "back": "mine"})
