@@ -147,14 +147,12 @@ def _open(card: CardWatch, tenure: Tenure, finding: overrun.Finding, now: dateti
 def _warn(tenure: Tenure, now: datetime) -> None:
     """One message per reservation and end, however many cards it had; a later end is news again."""
     reservation = Reservation.objects.select_related("holder").get(pk=tenure.reservation_id)
-    conduct.remind_overrun(
-        fact=f"{tenure.reservation_id}:{int(tenure.end.timestamp())}", reservation=reservation, now=now
-    )
+    conduct.remind_overrun(fact=fact_of(tenure), reservation=reservation, now=now)
 
 
-def fact_of(allocation_id: int) -> str:
-    """The name for ever of staying on after this allocation: one fact, one demerit."""
-    return f"overrun:{allocation_id}"
+def fact_of(tenure: Tenure) -> str:
+    """The name for ever of staying on after this end of this reservation: one fact, one demerit, however many cards."""
+    return f"overrun:{tenure.reservation_id}:{int(tenure.end.timestamp())}"
 
 
 def _count(card: CardWatch, tenure: Tenure, watch: HostWatch, now: datetime, period: timedelta) -> None:
@@ -179,13 +177,15 @@ def _count(card: CardWatch, tenure: Tenure, watch: HostWatch, now: datetime, per
             return
         answer = _ask_gate(card, tenure, finding, watch, now, period)
         _log_answer(incident, answer, now)
+        if answer.reason == gate.Reason.DECIDED:  # proved on another card of the reservation: one fact, one offence
+            Incident.objects.filter(pk=incident.pk).update(counted_at=now)
         if not answer.is_allowed:
             return
         evidence = _evidence(card, tenure, finding, watch, incident, answer, now)
         incident.counted_at, incident.evidence, incident.gate = now, evidence, str(answer.reason)
         incident.save(update_fields=["counted_at", "evidence", "gate"])
         conduct.issue_overrun(
-            fact=fact_of(tenure.allocation_id), reservation=allocation.reservation, evidence=evidence, now=now
+            fact=fact_of(tenure), reservation=allocation.reservation, evidence=evidence, now=now
         )
 
 
@@ -200,7 +200,7 @@ def _ask_gate(
         start=tenure.end, end=newest, samples=queries.sample_instants(card.gpu_id, tenure.end, newest, tolerance),
         clock_offset_s=reading.clock_offset_s,
         is_mixed=queries.is_mixed(watch.simulated) or any(look.simulated != watch.simulated for look in finding.run),
-        is_decided=Demerit.objects.filter(fact=fact_of(tenure.allocation_id)).exists(),
+        is_decided=Demerit.objects.filter(fact=fact_of(tenure)).exists(),
     )
     return gate.ask(case, now=now, policy=watch.policy, period=period)
 

@@ -19,7 +19,7 @@ def issue_overrun(
 ) -> Demerit | None:
     """Issues the demerit of a proved overrun to the reservation's holder and queues its message.
 
-    `fact` names the fact for ever (for example `overrun:<allocation id>`): the second call for the same fact writes
+    `fact` names the fact for ever (for example `overrun:<reservation>:<end>`): the second call for the same fact writes
     nothing and returns None. The caller has passed the gate of I1; `evidence` must be complete and JSON-able.
     """
     policy = queries.lab_facts().policy

@@ -10,7 +10,7 @@ import pytest
 
 from monitoring.models import GateEntry, Incident
 from monitoring.services import judge as judging
-from reservations.models import Allocation, Demerit, Lab, Member, Notification
+from reservations.models import Allocation, Demerit, Host, HostAccount, Lab, Member, Notification
 from reservations.rules.lifecycle import Status
 from reservations.services import booking
 from tests.monitoring.world import NOON, PERIOD, World, process
@@ -60,7 +60,8 @@ def test_who_stays_on_while_somebody_waits_gets_one_demerit_with_its_evidence(pa
     assert not Demerit.objects.exists()
     pair.world.play(THIRD, THIRD)
     demerit = Demerit.objects.get()
-    assert (demerit.member, demerit.fact) == (pair.ann, f"overrun:{pair.mine.pk}")
+    ended = int(NOON.timestamp())
+    assert (demerit.member, demerit.fact) == (pair.ann, f"overrun:{pair.mine.reservation_id}:{ended}")
     memory = 4003 * 1024 * 1024
     assert demerit.evidence == {
         "kind": "overrun", "card": "a100:0", "gpu": "GPU-a100-0", "end": "2026-11-30T12:00:00+00:00",
@@ -380,3 +381,16 @@ def test_each_end_of_a_reservation_is_reminded_once_for_all_its_cards(world: Wor
     world.on = {0: [process(100, 2001)], 1: [process(101, 2001)]}
     world.play(NOON, NOON + 9 * MINUTE)
     assert reminders() == 1
+
+
+def test_j1_an_overrun_on_all_cards_of_a_reservation_is_one_offence(pair: Pair) -> None:
+    world = World(host="two", cards=2)
+    world.look(NOON - 3 * HOUR)
+    for member, uid in ((pair.ann, 1101), (pair.bo, 1102)):
+        HostAccount.objects.create(member=member, host=Host.objects.get(name="two"), unix_name=member.name, uid=uid)
+    world.book(pair.ann, NOON - 2 * HOUR, NOON, places=(0, 1), status=Status.FINISHED)
+    world.book(pair.bo, NOON, NOON + 4 * HOUR, places=(0, 1))
+    world.on = {0: [process(100, 1101)], 1: [process(101, 1101)]}
+    world.play(NOON - MINUTE, THIRD + 6 * PERIOD)
+    assert Demerit.objects.filter(member=pair.ann).count() == 1
+    assert Incident.objects.filter(gpu__host__name="two", counted_at=None).count() == 0
