@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from celery import Celery
@@ -44,12 +45,16 @@ def supervisor_for(host: str, scenario_dir: str | None, deadline_s: float) -> Re
 
 class Readers:
     """One reader per host, started on its first ask. Never two reads of one host at once: a second ask is dropped, for
-    what it would answer is already on its way."""
+    what it would answer is already on its way.
+
+    Each host has one thread that lasts as long as this worker: the kernel ends a reader with the thread that started it,
+    and a thread of Celery's pool ends before the readers have been closed in order."""
 
     def __init__(self, hosts: tuple[str, ...], scenario_dir: str | None, deadline_s: float) -> None:
         self._scenario_dir = scenario_dir
         self._deadline_s = deadline_s
         self._under_way = {host: threading.Lock() for host in hosts}
+        self._threads = {host: ThreadPoolExecutor(1, thread_name_prefix=f"reader-{host}") for host in hosts}
         self._supervisors: dict[str, ReaderSupervisor] = {}
 
     def read(self, host: str) -> dict[str, object] | None:
@@ -61,13 +66,16 @@ class Readers:
         if not under_way.acquire(blocking=False):
             return None
         try:
-            supervisor = self._supervisors.get(host)
-            if supervisor is None:
-                supervisor = supervisor_for(host, self._scenario_dir, self._deadline_s)
-                self._supervisors[host] = supervisor
-            return supervisor.read().to_dict()
+            return self._threads[host].submit(self._look, host).result()
         finally:
             under_way.release()
+
+    def _look(self, host: str) -> dict[str, object]:
+        supervisor = self._supervisors.get(host)
+        if supervisor is None:
+            supervisor = supervisor_for(host, self._scenario_dir, self._deadline_s)
+            self._supervisors[host] = supervisor
+        return supervisor.read().to_dict()
 
     def close(self) -> None:
         for supervisor in self._supervisors.values():

@@ -4,6 +4,7 @@ import argparse
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -121,12 +122,12 @@ class Run:
         plan = self.plan
         make_data_dir(plan.data_dir)
         lock = lock_data_dir(plan.data_dir, plan.site_url)
+        embedded: parts.EmbeddedBroker | None = None
         try:
             check_port_free(plan.bind_host, plan.port)
             if not os.environ.get("SECRET_KEY"):
                 make_secret_key(plan.data_dir)
             broker_url = plan.broker_url
-            embedded = None
             if broker_url is None:
                 embedded = parts.embedded_broker(plan, os.environ)
                 broker_url = embedded.url
@@ -142,6 +143,8 @@ class Run:
             return self._watch(env)
         finally:
             self._stop_all()
+            if embedded is not None and embedded.socket_path.parent.parent != plan.data_dir:
+                shutil.rmtree(embedded.socket_path.parent, ignore_errors=True)  # the short folder under /tmp
             lock.close()
 
     def _keep(self, part: parts.Part) -> None:

@@ -31,9 +31,11 @@ class SlowReader:
         self.answer = threading.Event()
         self.answer.set()
         self.closed = False
+        self.threads: set[str] = set()
         SlowReader.started.append(self)
 
     def read(self) -> Reading:
+        self.threads.add(threading.current_thread().name)
         self.asked.set()
         assert self.answer.wait(10)
         return Reading(self.host)
@@ -73,6 +75,19 @@ def test_a_second_ask_while_one_is_under_way_is_dropped() -> None:
     assert answers == [{"host": "alpha"}]
     assert readers.read("alpha") == {"host": "alpha"}
     assert len(SlowReader.started) == 2
+
+
+def test_a_reader_is_asked_from_one_lasting_thread_whichever_thread_asks() -> None:
+    """The kernel ends a reader with the thread that started it; the pool's threads come and go."""
+    readers = hostworker.Readers(("alpha",), None, 5)
+    for _ in range(3):
+        asker = threading.Thread(target=readers.read, args=("alpha",))
+        asker.start()
+        asker.join(10)
+    (reader,) = SlowReader.started
+    assert reader.threads == {"reader-alpha_0"}
+    readers.close()
+    assert reader.closed
 
 
 def test_a_failed_read_leaves_the_next_one_free(monkeypatch: pytest.MonkeyPatch) -> None:
