@@ -18,6 +18,9 @@ BROKER_OPTIONS: dict[str, Any] = {
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_prefetch_multiplier": 1,
+    # No task outlives the visibility timeout: one that did would run twice.
+    "task_soft_time_limit": 240,
+    "task_time_limit": 300,
     "task_ignore_result": True,
     "task_store_errors_even_if_ignored": False,
     "task_serializer": "json",

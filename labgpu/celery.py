@@ -21,7 +21,7 @@ app = Celery("labgpu", broker=settings.BROKER_URL)
 app.conf.update(BROKER_OPTIONS)
 app.conf.task_default_queue = SERVER_QUEUE
 app.conf.task_queues = [Queue(SERVER_QUEUE)]
-app.conf.timezone = "UTC"  # a scheduler in a zone with clock changes crashed or skipped an hour for others (BG-05)
+app.conf.update(timezone="UTC")  # a scheduler in a zone with clock changes crashed or skipped an hour for others (BG-05)
 app.autodiscover_tasks(["reservations", "monitoring"])
 
 

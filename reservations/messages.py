@@ -165,7 +165,8 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     following = _following(rows, reservation)
     counts = _counts_from(following, reservation, lab)
     points = lab.policy.overrun_points
-    said = {"cards": cards_line(rows), "ended": near(ended, now), "counts": near(counts, now), "n": points}
+    cards, when = cards_line(rows), near(counts, now)
+    said = {"cards": cards, "ended": near(ended, now), "counts": when, "n": points}
     # Translators: subject of the mail after the end: Still running: 1 × A100 (gpu-a:0), ended 18:00 — stop your processes
     subject = _("Still running: %(cards)s, ended %(ended)s — stop your processes") % said
     if now >= counts:
@@ -177,13 +178,13 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
         ) % said
     elif longest:
         lead = _("Stop your processes on these cards, or extend, before %(counts)s.") % said
-        follows = _still_running(said["counts"], points)
+        follows = _still_running(when, points)
     else:
         lead = _("Stop your processes on these cards before %(counts)s.") % said
-        follows = _still_running(said["counts"], points)
+        follows = _still_running(when, points)
     facts = (
         Fact(pgettext("fact", "Ended"), (labels.instant(ended),)),
-        Fact(_("Cards"), (said["cards"],)),
+        Fact(_("Cards"), (cards,)),
         Fact(pgettext("fact", "Now"), _look_lines(rows, reservation, now)),
         Fact(pgettext("fact", "Next"), _next_lines(following, reservation, now)),
         _extension(longest),
@@ -210,17 +211,18 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
     reason = labels.DEMERIT_REASON[Demerit.Reason(demerit.reason)]
     last_day = demerit.issued_at + timedelta(seconds=lab.policy.dispute_s)
     points = ngettext("%(n)d point", "%(n)d points", demerit.points) % {"n": demerit.points}
+    cards, until = cards_line(rows), labels.instant(demerit.expires_at)
     said = {
-        "points": points, "reason": reason, "cards": cards_line(rows),
+        "points": points, "reason": reason, "cards": cards,
         "ended": labels.instant(reservation.ended_at or reservation.end),
-        "until": labels.instant(demerit.expires_at), "dispute": labels.instant(last_day),
+        "until": until, "dispute": labels.instant(last_day),
     }
     facts = (
         Fact(pgettext("fact", "What"), (_("%(reason)s: %(points)s") % said,)),
         Fact(pgettext("fact", "Reservation"), (_("ended %(ended)s") % said,)),
-        Fact(_("Cards"), (said["cards"],)),
+        Fact(_("Cards"), (cards,)),
         Fact(pgettext("fact", "Proof"), _proof_lines(demerit.evidence)),
-        Fact(pgettext("fact", "Counts until"), (said["until"],)),
+        Fact(pgettext("fact", "Counts until"), (until,)),
     )
     dispute = Action(_("Dispute"), page("dispute", demerit.pk))
     return Words(

@@ -103,7 +103,7 @@ def classify(problem: Exception) -> TransportError:
 def _words(problem: Exception) -> str:
     """A server's answer in one line."""
     if isinstance(problem, smtplib.SMTPRecipientsRefused):
-        answers = problem.recipients.values()
+        answers: list[tuple[int, bytes | str]] = list(problem.recipients.values())
     elif isinstance(problem, smtplib.SMTPResponseException):
         answers = [(problem.smtp_code, problem.smtp_error)]
     else:

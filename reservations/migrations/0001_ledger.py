@@ -3,10 +3,11 @@
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
-import reservations.models.constraints
 from django.conf import settings
 from django.contrib.postgres.operations import BtreeGistExtension
 from django.db import migrations, models
+
+import reservations.models.constraints
 
 
 class Migration(migrations.Migration):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 
 from django.db import IntegrityError, OperationalError
 
@@ -379,7 +380,7 @@ def advance_one(reservation_id: int, *, now: datetime) -> None:
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
-def _pressed(by: int | None) -> dict[str, int]:
+def _pressed(by: int | None) -> dict[str, Any]:
     return {} if by is None else {"pressed_by": by}
 
 

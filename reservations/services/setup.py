@@ -35,7 +35,7 @@ def link(now: datetime) -> str | None:
     token = secrets.token_urlsafe(24)
     _file().write_text(f"{people.hash_token(token)} {(now + _LIFE).timestamp():.0f}\n", encoding="ascii")
     _file().chmod(0o600)
-    return settings.SITE_URL + reverse("setup", args=[token])
+    return str(settings.SITE_URL) + reverse("setup", args=[token])
 
 
 def is_valid(token: str, now: datetime) -> bool:

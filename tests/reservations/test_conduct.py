@@ -138,7 +138,8 @@ def test_the_demonstration_lab_is_believable_and_keeps_every_invariant(tmp_path,
     Lab.objects.all().delete()
     settings.DATA_DIR, settings.SCENARIO_DIR = tmp_path, tmp_path / "scenarios"
     demo.load(now=NOW)
-    assert (Host.objects.count(), Gpu.objects.count(), Member.objects.filter(email__endswith="@lab.example").count()) == (2, 8, 12)
+    people = Member.objects.filter(email__endswith="@lab.example").count()
+    assert (Host.objects.count(), Gpu.objects.count(), people) == (2, 8, 12)
     starts = Reservation.objects.order_by("start").values_list("start", flat=True)
     assert starts[0] < NOW - timedelta(days=12)
     assert starts.reverse()[0] > NOW + timedelta(days=3)

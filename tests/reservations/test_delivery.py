@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from labgpu.notify.message import Message
 from labgpu.notify.transport import TransportError
 from reservations import looks, messages, tasks
-from reservations.models import CardState, Gpu, Member, Notification, Reservation, Ruling
+from reservations.models import CardState, Gpu, KeptMail, Member, Notification, Reservation, Ruling
 from reservations.services import arbitration, booking, conduct, delivery
 from reservations.services.delivery import Outcome, Sender
 from tests import mailserver
@@ -611,3 +611,16 @@ def test_one_reservation_in_trouble_does_not_stop_the_others(monkeypatch: pytest
     with time_machine.travel(END, tick=False):
         tasks.advance()
     assert Reservation.objects.get(pk=good.pk).status == "finished"
+
+
+def test_without_a_mail_server_a_reminder_fails_with_its_cause_and_no_admin_sees_its_links(settings, expect_logs) -> None:  # type: ignore[no-untyped-def]
+    expect_logs("no mail server is set up")
+    settings.EMAIL_BACKEND = "labgpu.mail.KeptForAdmins"
+    made = reservation(member(), cards(1), None, 2)
+    now = made.end - timedelta(minutes=9)
+    with Sender() as sender:
+        for pk in delivery.due(now):
+            sender.deliver(pk, now=now)
+    row = Notification.objects.get(kind="ending")
+    assert (row.state, row.error) == ("failed", "no mail server is set up: set EMAIL_URL")
+    assert KeptMail.objects.count() == 0

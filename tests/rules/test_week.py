@@ -1,6 +1,7 @@
 """A2, A3, A4: lab time."""
 
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -120,7 +121,7 @@ def test_a2_the_weeks_of_an_interval_are_its_parts_without_gap_or_overlap(
     parts = list(weeks_of(held, zone))
     assert parts[0][1].start == held.start
     assert parts[-1][1].end == held.end
-    for (week, part), (following, later) in zip(parts, parts[1:], strict=False):
+    for (week, part), (following, later) in pairwise(parts):
         assert part.end == later.start
         assert following - week == timedelta(days=7)
     for week, part in parts:
