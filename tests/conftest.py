@@ -151,7 +151,7 @@ def fresh_database_url(tmp_path: Path) -> Iterator[str]:
     with psycopg.connect(host=host, user="postgres", dbname="postgres", autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name}")
         try:
-            yield f"postgres://postgres@{host.replace('/', '%2F')}/{name}"
+            yield f"postgres://postgres@/{host}/{name}"
         finally:
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
