@@ -81,10 +81,10 @@ def overlaps_told(events: Iterable[Event]) -> list[str]:
         mine.sort(key=lambda one: one.begun)
         cards = next((one.answer["cards"] for one in mine if one.ok and "cards" in one.answer), [])
         for position, event in enumerate(mine):
-            if not event.ok or event.answer.get("status") not in {"booked", "active", "released"}:
+            if not event.ok or event.answer.get("status") not in {"booked", "active"}:
                 continue
             later = [one.begun for one in mine[position + 1 :] if one.op != "create"]
-            end = event.answer.get("ended") or event.answer["end"]
+            end = event.answer["end"]
             for card in cards:
                 beliefs[card].append(
                     _Belief(reservation, card, event.answer["start"], end, event.ended or _EVER, min(later, default=_EVER))
@@ -196,7 +196,8 @@ def acknowledged(plain: Any, events: Iterable[Event]) -> list[str]:
             known = last.get(event.answer["reservation"])
             if known is None or event.answer["version"] >= known.answer["version"]:
                 last[event.answer["reservation"]] = event
-            if "cards" in event.answer and cards[event.answer["reservation"]] != set(event.answer["cards"]):
+            there = event.answer["reservation"] in table
+            if there and "cards" in event.answer and cards[event.answer["reservation"]] != set(event.answer["cards"]):
                 problems.append(f"{event.answer['reservation']}: cards {cards[event.answer['reservation']]} in the table")
     for reservation, event in last.items():
         if reservation not in table:
@@ -287,10 +288,12 @@ def demerits(plain: Any) -> list[str]:
     return problems + [f"traces of demerit {pk}, which is not there" for pk in {*audits, *messages}]
 
 
-def all_of(plain: Any, zone: ZoneInfo, events: Iterable[Event] | None = None) -> list[str]:
+def all_of(
+    plain: Any, zone: ZoneInfo, events: Iterable[Event] | None = None, notice: timedelta = timedelta(minutes=10)
+) -> list[str]:
     """Everything that must hold after any history whatever."""
     problems = [
-        *overlaps(plain), *ledger(plain, zone), *audit(plain), *reminders(plain), *demerits(plain),
+        *overlaps(plain), *ledger(plain, zone), *audit(plain), *reminders(plain, notice), *demerits(plain),
     ]
     if events is not None:
         events = list(events)

@@ -42,12 +42,19 @@ def _unsorted() -> Any:
     return patch("reservations.services.locking.hold", hold)
 
 
+def _unclaimed(now: Any) -> Any:
+    from reservations.models import Notification
+
+    return Notification.objects.filter(state=Notification.State.DUE, due_at__lte=now)
+
+
 GUARDS: dict[str, Any] = {
     "lock": lambda: patch("reservations.services.locking.hold", _unlocked),
     "immediate": _deferred,
     "lock order": _unsorted,
     "check of taken cards": lambda: patch("reservations.rules.booking._taken", lambda *_: ()),
     "look-up of keys": lambda: patch("reservations.services.booking._repeated", lambda *_: None),
+    "claim of messages": lambda: patch("reservations.services.delivery._free", _unclaimed),
     "memory of keys": lambda: patch("reservations.services.booking._remember", lambda *_: None),
 }
 
