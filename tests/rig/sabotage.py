@@ -35,6 +35,8 @@ def _unsorted() -> Any:
     @contextmanager
     def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[None]:
         with transaction.atomic():
+            with connections["default"].cursor() as cursor:
+                cursor.execute("SET LOCAL deadlock_timeout = '20ms'")  # a second each would make the control slow
             for card in cards:
                 Gpu.objects.select_for_update(no_key=True).get(pk=card)
             yield
