@@ -10,6 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone, translation
+from django.utils.translation import gettext_lazy as _
 
 from reservations import queries
 from reservations.models import Member
@@ -17,6 +18,14 @@ from reservations.models import Member
 
 class Adapter(DefaultAccountAdapter):
     """Closed sign-up, addresses in lower case, mails in their reader's language with links to the site's own address."""
+
+    error_messages = {
+        **DefaultAccountAdapter.error_messages,
+        "email_password_mismatch": _("The e-mail address or the password is wrong."),
+        "enter_current_password": _("This is not your current password."),
+        "incorrect_code": _("This code is wrong. Check it, or send a new one."),
+        "too_many_login_attempts": _("Too many failed tries. Wait a few minutes, then try again."),
+    }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False

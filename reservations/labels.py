@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import formats, timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext, pgettext_lazy
 
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
@@ -63,6 +63,13 @@ def hours(units: int) -> str:
     return formats.number_format(round(value, 1), decimal_pos=0 if float(round(value, 1)).is_integer() else 1)
 
 
+# Django's short names of the weekdays; ours replace them in Chinese, where its "short" ones are the long ones.
+WEEKDAYS = (
+    gettext_noop("Mon"), gettext_noop("Tue"), gettext_noop("Wed"), gettext_noop("Thu"), gettext_noop("Fri"),
+    gettext_noop("Sat"), gettext_noop("Sun"),
+)
+
+
 def instant(value: datetime) -> str:
     """An instant as the reader's clock shows it, with the weekday: Tue 1 Dec 22:00."""
     local = timezone.localtime(value)
@@ -105,9 +112,13 @@ def _quota(facts: Mapping[str, Any]) -> str:
         "used": hours(facts["used"]), "allowance": hours(facts["allowance"]), "week": day(facts["week"]),
         "needs": hours(facts["needs"]), "left": hours(max(facts["allowance"] - facts["used"], 0)),
     }
-    if facts["fits"]:
-        return text + " " + _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
-    return text + " " + _("Wait for the next week or book fewer cards.")
+    way = (
+        _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
+        if facts["fits"]
+        else _("Wait for the next week or book fewer cards.")
+    )
+    # Translators: two sentences, one after the other; Chinese has no space between them
+    return _("%(first)s %(second)s") % {"first": text, "second": way}
 
 
 def _not_later(facts: Mapping[str, Any]) -> str:
@@ -122,7 +133,7 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.NO_CARDS: lambda f: _("Choose at least one card."),
     Code.CARD_UNKNOWN: lambda f: _("One of the cards does not exist here. Choose from the list."),
     Code.CARD_OUT_OF_SERVICE: lambda f: _("Out of service: %(cards)s. Choose other cards.") % {
-        "cards": ", ".join(f["cards"])
+        "cards": _(", ").join(f["cards"])
     },
     Code.TIER_UNKNOWN: lambda f: _("This tier does not exist here. Choose from the list."),
     Code.TIER_NEEDS_GRANT: lambda f: _("The tier “%(tier)s” needs a deadline grant. Book as regular.") % {

@@ -317,4 +317,6 @@ def _counts_from(
 def _proof_lines(stored: Any) -> tuple[str, ...]:
     """The proof of a demerit in sentences; the samples themselves are on the page of the record."""
     proof = evidence.in_words(stored)
-    return tuple(proof.sentences) or tuple(f"{name}: {value}" for name, value in proof.facts) or (_("on your record"),)
+    return tuple(proof.sentences) or tuple(
+        _("%(name)s: %(value)s") % {"name": name, "value": value} for name, value in proof.facts
+    ) or (_("on your record"),)

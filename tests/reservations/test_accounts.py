@@ -472,7 +472,7 @@ def test_a_missing_page_says_what_to_do_in_both_languages(lab: Any, client: Clie
 
 def test_a_wrong_host_name_is_answered_without_the_lab(lab: Any, client: Client, expect_logs: Any) -> None:
     expect_logs("Invalid HTTP_HOST header")
-    response = client.get("/", headers={"Host": "evil.example"})
+    response = client.get("/", headers={"Host": "evil.example", "Accept-Language": "en"})
     assert response.status_code == 400
     assert "not understood" in response.text
 

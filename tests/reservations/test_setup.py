@@ -42,7 +42,7 @@ def _masked(body: bytes) -> str:
 def test_before_set_up_every_page_leads_to_the_welcome(db: None, client: Client) -> None:
     for name in ("schedule", "members", "hosts", "cases"):
         assert client.get(reverse(name))["Location"] == reverse("welcome")
-    page = client.get(reverse("welcome"))
+    page = client.get(reverse("welcome"), headers={"Accept-Language": "en"})
     assert page.status_code == 200
     assert "printed in the terminal" in page.text
 
@@ -79,6 +79,7 @@ def test_every_link_that_does_not_work_is_answered_alike(db: None, client: Clien
     replaced = _token()
     expired = _token()
     answers = set()
+    client.defaults["HTTP_ACCEPT_LANGUAGE"] = "en"
     for token in ("x", "never-printed", replaced):
         for response in (client.get(reverse("setup", args=[token])), client.post(reverse("setup", args=[token]), FORM)):
             assert response.status_code == 404
@@ -115,7 +116,7 @@ def test_bad_input_is_said_and_the_link_stays_open(db: None, client: Client, cha
 
 def test_an_address_that_somebody_has_is_said(db: None, client: Client) -> None:
     make.member(email="chen@lab.example")
-    response = client.post(reverse("setup", args=[_token()]), FORM)
+    response = client.post(reverse("setup", args=[_token()]), FORM, headers={"Accept-Language": "en"})
     assert response.status_code == 422
     assert "already has an account" in response.text
 
@@ -178,7 +179,7 @@ def test_the_demo_is_loaded_behind_the_link_only(db: None, client: Client, demo:
     assert client.post(reverse("demo-load"), {"token": "wrong"}).status_code == 404
     assert demo == []
     token = _token()
-    assert "Load the demo lab" in client.get(reverse("setup", args=[token])).text
+    assert "Load the demo lab" in client.get(reverse("setup", args=[token]), headers={"Accept-Language": "en"}).text
     page = client.post(reverse("demo-load"), {"token": token})
     assert page.status_code == 200
     assert "demo@lab.example" in page.text and "the-demo-password" in page.text
@@ -208,7 +209,7 @@ def test_a_real_lab_is_never_wiped(db: None, client: Client, demo: list[str]) ->
 
 def test_the_demo_is_not_offered_where_real_cards_are(db: None, client: Client) -> None:
     make.cards(1)
-    assert "Load the demo lab" not in client.get(reverse("setup", args=[_token()])).text
+    assert "Load the demo lab" not in client.get(reverse("setup", args=[_token()]), headers={"Accept-Language": "en"}).text
 
 
 # --- hosts and cards by hand ----------------------------------------------------------------------------------------

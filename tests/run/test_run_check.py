@@ -32,6 +32,7 @@ def test_a_translation_that_is_none(entry: str, finding: str) -> None:
 
 def test_translations_that_are_right() -> None:
     assert findings_of('msgid "Release"\nmsgstr "释放"\n\nmsgid "GPU"\nmsgstr "GPU"\n\n#~ msgid "Old"\n#~ msgstr ""\n') == []
+    assert findings_of('msgid "%(name)s: %(value)s"\nmsgstr "%(name)s：%(value)s"\n') == []  # only punctuation to translate
 
 
 def test_vendored_files_are_held_to_their_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
