@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any
 
 from django.utils import formats, timezone
+from django.utils.translation import get_language, gettext_lazy, gettext_noop, ngettext, pgettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop, ngettext, pgettext_lazy
 
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
@@ -72,9 +73,19 @@ WEEKDAYS = (
 
 def instant(value: datetime) -> str:
     """An instant as the reader's clock shows it, with the weekday: Tue 1 Dec 22:00."""
-    local = timezone.localtime(value)
+    return _dated(timezone.localtime(value).replace(tzinfo=None), get_language() or "")
+
+
+@lru_cache(maxsize=8192)
+def _dated(local: datetime, language: str) -> str:
+    """Kept, for a schedule says hundreds of instants and says them again at every poll."""
     # Translators: a date with weekday and 24-hour time, in Django's format letters
     return formats.date_format(local, _("D j M H:i"))
+
+
+def clock(value: datetime) -> str:
+    """The time of day on the reader's clock: 22:00."""
+    return f"{timezone.localtime(value):%H:%M}"
 
 
 def day(value: date) -> str:

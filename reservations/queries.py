@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, Max, Prefetch, Q, Sum
+from django.db.models import Count, F, Max, Prefetch, Q, Sum, Window
+from django.db.models.functions import RowNumber
 
 from .models import (
     Allocation,
@@ -192,16 +193,19 @@ class Block:
     holder_name: str
 
 
+_BLOCK = (
+    "reservation_id", "gpu_id", "start", "end", "status", "reservation__tier", "reservation__holder_id",
+    "reservation__holder__name",
+)
+
+
 def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> list[Block]:
     """What the schedule shows between two instants: everything held, and what ended early with the time it held."""
     shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED)]
     rows = (
         Allocation.objects.filter(gpu__in=gpu_ids, status__in=shown, start__lt=end, end__gt=start)
         .order_by("gpu_id", "start")
-        .values_list(
-            "reservation_id", "gpu_id", "start", "end", "status", "reservation__tier", "reservation__holder_id",
-            "reservation__holder__name",
-        )
+        .values_list(*_BLOCK)
     )
     return [Block(*row) for row in rows]
 
@@ -215,6 +219,18 @@ def history_of(reservation: Reservation) -> list[AuditEntry]:
 def member_names(ids: Iterable[int]) -> dict[int, str]:
     """The names of these members, by id."""
     return dict(Member.objects.filter(pk__in=list(ids)).values_list("pk", "name"))
+
+
+def next_blocks(gpu_ids: Sequence[int], now: datetime, count: int) -> list[Block]:
+    """For each card what holds it at `now` or in the 30 days after, the first `count` in order of time."""
+    place = Window(RowNumber(), partition_by=F("gpu"), order_by=F("start").asc())
+    rows = (
+        Allocation.objects.filter(
+            gpu__in=gpu_ids, status__in=HOLDING_CODES, end__gt=now, start__lt=now + timedelta(days=30)
+        )
+        .annotate(place=place).filter(place__lte=count).order_by("gpu_id", "start").values_list(*_BLOCK)
+    )
+    return [Block(*row) for row in rows]
 
 
 @dataclass(frozen=True)

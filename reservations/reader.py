@@ -8,7 +8,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.utils import formats, timezone, translation
+from django.utils import timezone, translation
 
 from . import labels
 from .models import Member
@@ -32,15 +32,10 @@ def zone_of(member: Member, lab: LabFacts) -> ZoneInfo:
         return lab.zone
 
 
-def clock(value: datetime) -> str:
-    """The time of day: 18:00."""
-    return formats.date_format(timezone.localtime(value), "H:i")
-
-
 def near(value: datetime, now: datetime) -> str:
     """The time of day when it falls on the reader's today, else with its date."""
     same_day = timezone.localtime(value).date() == timezone.localtime(now).date()
-    return clock(value) if same_day else labels.instant(value)
+    return labels.clock(value) if same_day else labels.instant(value)
 
 
 def zone_words(zone: ZoneInfo, now: datetime) -> str:

@@ -192,8 +192,9 @@ def calendar(
     for block in blocks:
         on_card[block.gpu_id].append(block)
     by_host: dict[str, list[Lane]] = {}
+    said = _Said()
     for gpu in gpus:
-        pieces = [_piece(win, block, member, now, new_id) for block in on_card[gpu.pk]]
+        pieces = [_piece(win, block, member, now, new_id, said) for block in on_card[gpu.pk]]
         lane = Lane(cardlook.look(gpu, now), holds[gpu.pk], tuple(_merged(win, pieces)))
         by_host.setdefault(gpu.host.name, []).append(lane)
     day_spans, hour_spans, shades = _header(win)
@@ -215,22 +216,41 @@ def shown_status(block: Block, now: datetime) -> str:
     return block.status
 
 
-def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int) -> Piece:
+class _Said:
+    """The words that every block repeats, looked up once for a picture."""
+
+    def __init__(self) -> None:
+        self.block, self.own = _("%(holder)s, %(tier)s, %(status)s, %(period)s"), _("%(words)s, yours")
+        self._tiers = {code: str(words) for code, words in labels.TIER.items()}
+        self._letters = {code: str(letter) for code, letter in labels.TIER_LETTER.items()}
+        self._statuses = {str(code): str(words) for code, words in labels.STATUS.items()}
+
+    def tier(self, code: str) -> str:
+        return self._tiers.get(code, code)
+
+    def letter(self, code: str) -> str:
+        return self._letters.get(code, "")
+
+    def status(self, code: str) -> str:
+        return self._statuses[code]
+
+
+def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int, said: _Said) -> Piece:
     start = win.column(block.start)
     end = max(win.column(block.end), start + 1)
     if end > win.columns:
         start, end = win.columns - 1, win.columns
     own = block.holder_id == member.pk
     status = shown_status(block, now)
-    words = _("%(holder)s, %(tier)s, %(status)s, %(period)s") % {
-        "holder": block.holder_name, "tier": labels.TIER.get(block.tier, block.tier), "status": labels.STATUS[Status(status)],
+    words = said.block % {
+        "holder": block.holder_name, "tier": said.tier(block.tier), "status": said.status(status),
         "period": cardlook.period_words(block.start, block.end),
     }
     return Piece(
         kind="block", css=_css(start, end), key=f"b{block.reservation_id}-{block.gpu_id}-{int(block.start.timestamp())}",
-        reservation_id=block.reservation_id, tier=block.tier, letter=str(labels.TIER_LETTER.get(block.tier, "")),
-        holder=block.holder_name, times=f"{cardlook.clock(block.start)}–{cardlook.clock(block.end)}",
-        words=_("%(words)s, yours") % {"words": words} if own else words, own=own,
+        reservation_id=block.reservation_id, tier=block.tier, letter=said.letter(block.tier),
+        holder=block.holder_name, times=f"{labels.clock(block.start)}–{labels.clock(block.end)}",
+        words=said.own % {"words": words} if own else words, own=own,
         ended=status not in HOLDING_CODES, new=block.reservation_id == new_id,
         day=local_date(max(block.start, win.start), win.zone).isoformat(),
     )

@@ -18,8 +18,8 @@ from ..models import CardState, Gpu
 
 # Fresh are samples of at most three periods (I1).
 FRESH_PERIODS = 3
-# How far ahead "free until" looks; nothing can be booked further ahead than the longest opening of any preset.
-AHEAD = timedelta(days=30)
+# How many holdings ahead of each card "held until" follows where one begins as another ends.
+AHEAD = 6
 GIB = 1024**3
 
 
@@ -97,15 +97,14 @@ def gib(amount: int) -> str:
 def holds(gpu_ids: Sequence[int], now: datetime) -> dict[int, Hold]:
     """For each card, until when it is free or who holds it until when, as of `now`."""
     ahead: dict[int, list[queries.Block]] = defaultdict(list)
-    for block in queries.blocks_between(gpu_ids, now, now + AHEAD):
-        if block.status in queries.HOLDING_CODES:
-            ahead[block.gpu_id].append(block)
+    for block in queries.next_blocks(gpu_ids, now, AHEAD):
+        ahead[block.gpu_id].append(block)
     return {gpu_id: _hold(ahead[gpu_id], now) for gpu_id in gpu_ids}
 
 
 def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
     holder, until = "", None
-    for block in sorted(ahead, key=lambda one: one.start):
+    for block in ahead:
         if block.start <= now:
             holder, until = block.holder_name, block.end
         elif until is None:
@@ -126,15 +125,10 @@ def _until(words: str, until: datetime, now: datetime) -> tuple[str, str]:
     return words % {"time": full}, words % {"time": near if until - now < timedelta(days=6) else full}
 
 
-def clock(value: datetime) -> str:
-    """The lab's clock at an instant: 22:00."""
-    return date_format(timezone.localtime(value), "H:i")
-
-
 def period_words(start: datetime, end: datetime) -> str:
     """A period with its days: Tue 1 Dec 22:00 – Wed 2 Dec 06:00; the day only once where it is the same."""
     same = timezone.localtime(start).date() == timezone.localtime(end).date()
-    return f"{labels.instant(start)} – {clock(end) if same else labels.instant(end)}"
+    return f"{labels.instant(start)} – {labels.clock(end) if same else labels.instant(end)}"
 
 
 def length_words(start: datetime, end: datetime) -> str:

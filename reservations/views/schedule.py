@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -9,7 +10,9 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
-from django.utils.cache import get_conditional_response, set_response_etag
+from django.utils.cache import get_conditional_response
+from django.utils.http import quote_etag
+from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from .. import queries
@@ -43,10 +46,18 @@ def grid(request: HttpRequest) -> HttpResponse:
 
 
 def conditional(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """A fragment with an ETag over what it says; 304 when the reader has it already."""
+    """A fragment with an ETag over the values it is made of; 304, before it is drawn, when the reader has it already.
+
+    `context` must hold values only (no querysets, no clock), so that the same values make the same fragment.
+    """
+    told = repr((get_language(), request.lab, request.user.pk, sorted(context.items())))
+    etag = quote_etag(hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
+    unchanged = get_conditional_response(request, etag=etag)
+    if unchanged is not None:
+        return unchanged
     response = HttpResponse(render_to_string(template, context, request))
-    set_response_etag(response)
-    return get_conditional_response(request, etag=response["ETag"], response=response) or response
+    response["ETag"] = etag
+    return response
 
 
 def _window(request: HttpRequest) -> calendar.Window:

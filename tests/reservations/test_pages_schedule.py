@@ -239,7 +239,7 @@ def _block(start: float, end: float, pk: int = 1) -> Block:
 def _pieces(*blocks: Block, view: str = "week"):
     win = calendar.window(view, "2026-11-30", now=NOW, zone=SHANGHAI)
     with timezone.override(SHANGHAI):
-        drawn = [calendar._piece(win, one, member(), NOW, 0) for one in blocks]
+        drawn = [calendar._piece(win, one, member(), NOW, 0, calendar._Said()) for one in blocks]
         return list(calendar._merged(win, drawn))
 
 
