@@ -4,11 +4,18 @@ from typing import Any
 
 from allauth.account import forms
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
 
 _LABELS = {
     "login": _("E-mail"), "email": _("E-mail"), "password": _("Password"), "code": _("Code"),
     "oldpassword": _("Current password"), "password1": _("New password"), "password2": _("New password again"),
 }
+
+# Django says this of a password, but its Chinese is of an older wording: here it is collected, so that ours is found.
+TOO_SHORT = ngettext_lazy(
+    "This password is too short. It must contain at least %d character.",
+    "This password is too short. It must contain at least %d characters.",
+)
 
 
 class _Plain:
