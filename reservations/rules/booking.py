@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -101,8 +101,13 @@ def _time(ask: Ask, facts: Facts) -> Iterator[Refusal]:
         yield Refusal(Code.TOO_LONG, {"hours": policy.longest_s / 3600}, Alternative({"start": ask.start, "end": end}))
     if ask.start is not None and ask.start < facts.now - timedelta(seconds=policy.form_age_s):
         yield Refusal(Code.IN_PAST, {"now": facts.now}, _same_length_later(ask, facts))
-    last = last_day(Interval(asked_start, ask.end), zone)
-    open_until = last_open_day(facts.now, zone, days_before=policy.opens_days, at=policy.opens_time)
+    yield from day_refusals(Interval(asked_start, ask.end), now=facts.now, zone=zone, policy=policy)
+
+
+def day_refusals(held: Interval, *, now: datetime, zone: ZoneInfo, policy: Policy) -> Iterator[Refusal]:
+    """A refusal when the time touches a day that is not open for booking yet (A4)."""
+    last = last_day(held, zone)
+    open_until = last_open_day(now, zone, days_before=policy.opens_days, at=policy.opens_time)
     if last > open_until:
         opens = opens_at(last, zone, days_before=policy.opens_days, at=policy.opens_time)
         yield Refusal(Code.DAY_NOT_OPEN, {"last_day": open_until, "opens": opens})
@@ -133,8 +138,12 @@ def _cards(ask: Ask, facts: Facts) -> Iterator[Refusal]:
         yield Refusal(Code.NO_CARDS)
     if any(card_id not in facts.cards for card_id in ask.card_ids):
         yield Refusal(Code.CARD_UNKNOWN)
-    out = [facts.cards[i].label for i in ask.card_ids if i in facts.cards and not facts.cards[i].in_service]
-    if out:
+    yield from service_refusals(facts.cards[i] for i in ask.card_ids if i in facts.cards)
+
+
+def service_refusals(cards: Iterable[Card]) -> Iterator[Refusal]:
+    """A refusal that names the cards out of service: what is booked on them stays, nothing is added (G5)."""
+    if out := [card.label for card in cards if not card.in_service]:
         yield Refusal(Code.CARD_OUT_OF_SERVICE, {"cards": out})
 
 

@@ -19,7 +19,7 @@ from ..rules.interval import Interval
 from ..rules.lifecycle import Status, can_become
 from ..rules.quota import allowance_units, charge, unused
 from ..rules.refusal import Alternative, Code, Refused, refuse
-from ..rules.week import on_raster, round_to_raster, weeks_of
+from ..rules.week import day_start, last_open_day, on_raster, round_to_raster, weeks_of
 from . import audit, locking, outbox
 
 _TINY = timedelta(microseconds=1)
@@ -275,7 +275,11 @@ def _longest(held: _Held, now: datetime) -> datetime | None:
     in_grace = status == Status.FINISHED and now < reservation.end + policy.grace
     if not in_grace and status not in (Status.BOOKED, Status.ACTIVE):
         return None
+    if any(rules.service_refusals(_cards(held).values())):
+        return None
     limit = round_to_raster(reservation.start + policy.longest, policy.raster_s, lab.zone, up=False)
+    open_until = last_open_day(now, lab.zone, days_before=policy.opens_days, at=policy.opens_time)
+    limit = min(limit, day_start(open_until + timedelta(days=1), lab.zone))
     for row in held.allocations:
         following = queries.next_holding(row.gpu_id, reservation.end, not_of=reservation.pk)
         if following:
@@ -336,6 +340,11 @@ def _refuse_unextendable(held: _Held, new_end: datetime, now: datetime) -> None:
         refusals.append(rules.Refusal(Code.TOO_LONG, {"hours": policy.longest_s / 3600}, instead))
         raise Refused(refusals)  # what stands beyond the limit is of no use to the reader
     added = Interval(reservation.end, new_end)
+    refusals += [
+        rules.Refusal(one.code, one.facts, instead)
+        for one in rules.day_refusals(added, now=now, zone=lab.zone, policy=policy)
+    ]
+    refusals += rules.service_refusals(_cards(held).values())
     refusals += _taken(held, added, instead)
     refusals += rules.crowd_refusals(added, len(held.allocations), _own_others(held, now), policy)
     refusals += _quota_for(held, added)
@@ -430,9 +439,12 @@ def _reopen(held: _Held, end: datetime) -> None:
     Allocation.objects.filter(reservation=reservation).update(status=Status.ACTIVE, end=end)
 
 
+def _cards(held: _Held) -> dict[int, rules.Card]:
+    return queries.cards(row.gpu_id for row in held.allocations)
+
+
 def _taken(held: _Held, span: Interval, instead: Alternative | None) -> list[rules.Refusal]:
-    card_ids = [row.gpu_id for row in held.allocations]
-    names = queries.cards(card_ids)
+    names = _cards(held)
     return [
         rules.Refusal(
             Code.CARD_TAKEN,
@@ -442,7 +454,7 @@ def _taken(held: _Held, span: Interval, instead: Alternative | None) -> list[rul
             },
             instead,
         )
-        for one in queries.holdings_between(card_ids, span.start, span.end)
+        for one in queries.holdings_between(names, span.start, span.end)
         if one.reservation_id != held.reservation.pk
     ]
 

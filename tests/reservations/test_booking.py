@@ -278,6 +278,32 @@ def test_h5_no_extension_beyond_the_longest_length_or_the_quota() -> None:
     assert refusal(caught) == [Code.TOO_LONG]
 
 
+def test_a4_an_extension_reaches_no_day_that_is_not_open_yet() -> None:
+    lin = member()
+    midnight = 14 * 24 + 10  # of the fourteenth day, which opened two hours ago
+    made = reservation(lin, cards(1), midnight - 1, midnight - 0.5)
+    assert booking.longest_end(made, now=NOW) == at(midnight)
+    with pytest.raises(Refused) as caught:
+        booking.extend(made.pk, at(midnight + 4), by=lin, version=1, now=NOW)
+    (why,) = caught.value.refusals
+    assert (why.code, why.alternative and why.alternative.values) == (Code.DAY_NOT_OPEN, {"end": at(midnight)})
+    tomorrow_noon = at(22)
+    assert booking.extend(made.pk, at(midnight + 4), by=lin, version=1, now=tomorrow_noon).end == at(midnight + 4)
+
+
+def test_g5_what_is_held_on_a_card_taken_out_of_service_stays_but_is_not_extended() -> None:
+    lin, gpus = member(), cards(2)
+    made = reservation(lin, gpus, None, 2)
+    Gpu.objects.filter(pk=gpus[1].pk).update(service=Gpu.Service.OUT_OF_SERVICE)
+    assert booking.longest_end(made, now=at(1)) is None
+    with pytest.raises(Refused) as caught:
+        booking.extend(made.pk, at(3), by=lin, version=1, now=at(1))
+    (why,) = caught.value.refusals
+    assert (why.code, why.facts["cards"]) == (Code.CARD_OUT_OF_SERVICE, [str(gpus[1])])
+    made.refresh_from_db()
+    assert (made.status, made.end) == (Status.ACTIVE, at(2))
+
+
 def test_qt_06_what_is_left_does_not_depend_on_the_moment_of_reading() -> None:
     lin = member()
     made = reservation(lin, cards(1), None, 3)

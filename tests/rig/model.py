@@ -67,6 +67,11 @@ class Model:
     def is_open(self, day: date, now: datetime) -> bool:
         return datetime.combine(day - 14 * DAY, time(12), tzinfo=self.zone).astimezone(UTC) <= now
 
+    def _unopened(self, start: datetime, end: datetime, now: datetime) -> set[str]:
+        day, last = self.shown(start).date(), self.shown(end - TICK).date()
+        days = [day + number * DAY for number in range((last - day).days + 1)]
+        return {"day_not_open"} if any(not self.is_open(one, now) for one in days) else set()
+
     # --- money ---
     def price(self, start: datetime, end: datetime, cards: tuple[int, ...]) -> dict[date, int]:
         """Units per week: whole seconds, cut where the week of the lab turns."""
@@ -137,11 +142,7 @@ class Model:
                 why.add("too_long")
             if start is not None and start < now - 5 * MINUTE:
                 why.add("in_past")
-            day = self.shown(asked).date()
-            while day <= self.shown(end - TICK).date():
-                if not self.is_open(day, now):
-                    why.add("day_not_open")
-                day += DAY
+            why |= self._unopened(asked, end, now)
         if held < end:
             why |= self._taken(cards, held, end, now, None)
             why |= self._crowded(member, cards, held, end, now, None)
@@ -200,7 +201,7 @@ class Model:
             why.add("off_raster")
         if end - one.start > 72 * HOUR:
             return why | {"too_long"}
-        why |= self._taken(one.cards, one.end, end, now, one)
+        why |= self._unopened(one.end, end, now) | self._taken(one.cards, one.end, end, now, one)
         why |= self._crowded(one.member, one.cards, max(one.end, now), end, now, one)
         more = self.price(one.end, end, one.cards)
         why |= self._over(one.member, more)
