@@ -228,7 +228,7 @@ def test_the_loop_closes(
     # A: the mail before the end; opening its link changes nothing; a press releases; the card is seen free.
     mail = wait_for(lambda: box.to("lin"), 110, "mail to Lin before the end")[0]
     assert f"{HOST}:0" in str(mail["Subject"])
-    release = link(mail, "Release now")
+    release = link(mail, "立即释放")
     assert release.startswith(f"{lab.address}/r/")
     reader = browser.new_context(locale="zh-CN").new_page()  # not signed in, as from a phone's mail program
     before = everything(lab)

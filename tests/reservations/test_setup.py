@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,12 @@ FORM = {
     "lab_name": "视觉实验室", "zone": "Asia/Shanghai", "language": "zh-hans", "name": "陈老师", "email": "Chen@Lab.Example",
     "password": "a long enough password",
 }
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(settings: Any, tmp_path: Path) -> None:
+    """The one-time link is a file of the data folder; tests that run at the same time must not replace each other's."""
+    settings.DATA_DIR = tmp_path
 
 
 def _token() -> str:
