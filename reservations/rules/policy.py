@@ -1,4 +1,4 @@
-"""The lab's policy: one validated value. Its defaults are the *balanced* preset (domain.md N).
+"""The lab's policy: one validated value, and the presets it can start from (domain.md N).
 
 Durations are whole seconds, so that a test or a demonstration can press days into minutes by the policy alone.
 """
@@ -6,12 +6,16 @@ Durations are whole seconds, so that a test or a demonstration can press days in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from datetime import time, timedelta
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date, time, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from .windows import Days, Mode, Window
+
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+WITHOUT_LIMIT = 10**9  # hours, cards or reservations: more than any lab has
+MODES = ("person", "project", "mixed")
 
 
 class BadPolicy(ValueError):
@@ -20,22 +24,41 @@ class BadPolicy(ValueError):
 
 @dataclass(frozen=True)
 class Role:
-    """What a role may do (B1): GPU-hours a week."""
+    """What a role may do (B1): GPU-hours a week; caps of its own where they differ from the lab's."""
 
     weekly_hours: int
+    cards_at_once: int | None = None
+    open_future: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.weekly_hours, int) or self.weekly_hours < 0:
+        if not _is_whole(self.weekly_hours):
             raise BadPolicy("weekly_hours takes a whole number, 0 or more")
+        for cap in (self.cards_at_once, self.open_future):
+            if cap is not None and (not _is_whole(cap) or cap < 1):
+                raise BadPolicy("a role's cards_at_once and open_future take 1 or more, or nothing for the lab's")
 
 
-def _balanced_roles() -> Mapping[str, Role]:
-    return MappingProxyType({"undergraduate": Role(20), "master": Role(60), "phd": Role(100), "staff": Role(100)})
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _roles(undergraduate: int, master: int, phd: int, staff: int) -> Mapping[str, Role]:
+    hours = {"undergraduate": undergraduate, "master": master, "phd": phd, "staff": staff}
+    return MappingProxyType({code: Role(weekly) for code, weekly in hours.items()})
+
+
+def _daytime(place: int, mode: Mode, rate: int = 100, most_hours: int | None = None) -> Window:
+    """Working days from 09:00 to 18:00."""
+    most = None if most_hours is None else timedelta(hours=most_hours)
+    return Window(place, mode, rate, Days.WORKING, opens=time(9), shuts=time(18), most_inside=most)
+
+
+BALANCED_WINDOWS = (_daytime(1, Mode.OPEN, 150, 9),)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The numbers that the law marks † and this version uses; letters are the law's sections."""
+    """The numbers that the law marks †; letters are the law's sections. The defaults are the *balanced* preset."""
 
     # A. Time
     raster_s: int = 15 * MINUTE
@@ -44,50 +67,118 @@ class Policy:
     opens_days: int = 14
     opens_at: str = "12:00"
     form_age_s: int = 5 * MINUTE
-    # B. People
-    roles: Mapping[str, Role] = field(default_factory=_balanced_roles)
+    # B. People and projects
+    roles: Mapping[str, Role] = field(default_factory=lambda: _roles(20, 60, 100, 100))
     cards_at_once: int = 4
     open_future: int = 6
+    mode: str = "mixed"
+    project_weekly_hours: int = 240
+    project_share: int = 50  # percent of a pool that one project may hold at once, rounded down, at least 1
     # C. Priority, strongest first
     tiers: tuple[str, ...] = ("deadline", "regular", "exploration")
     granted_tiers: tuple[str, ...] = ("deadline",)
+    free_tiers: tuple[str, ...] = ("exploration",)  # the only ones without a project in mixed mode (B5)
+    moving_tiers: tuple[str, ...] = ("exploration",)  # "may move" is on by default for these (D5)
+    grant_days: int = 28
+    grant_again_days: int = 90
+    # D. Three kinds by start, and displacement
+    freezes_at: str = "20:00"
+    closes_at: str = "18:00"
+    walk_in_longest_s: int = 8 * HOUR
+    walk_in_cards: int = 2
+    walk_in_free_hours: int = 16
+    displacement: bool = True
+    safe_after: int = 2  # displaced this often, never again (D4)
+    cool_down_s: int = 7 * DAY
+    # E. Quota
+    elastic: bool = True
+    elastic_within_s: int = 48 * HOUR
+    elastic_safe_s: int = 2 * HOUR
+    late_cancel_s: int = 2 * HOUR
+    late_cancel_percent: int = 25
+    late_cancel_first_s: int = 8 * HOUR
+    returned_late_s: int = 48 * HOUR
+    returned_valid_s: int = 7 * DAY
+    # F. Windows; what none covers is open at the plain rate
+    windows: tuple[Window, ...] = BALANCED_WINDOWS
+    long_s: int = 4 * HOUR  # the least length in a `long` window
+    # G. Cards and pools
+    emergency_reserve: int = 0  # per pool of 4 or more
+    quick_cards: int = 0
+    reserve_walk_in_s: int = 2 * HOUR
+    quick_s: int = 2 * HOUR
+    several_hosts: bool = False
     # H. Life of a reservation
     release_undo_s: int = 10 * MINUTE
+    booking_undo_s: int = 10
+    confirmation: bool = True
+    no_show_s: int = 30 * MINUTE
+    confirmed_no_show_s: int = 60 * MINUTE
+    no_show_kept_s: int = 2 * HOUR
+    give_back_s: int = 60 * MINUTE
+    extend_ahead_s: int = 8 * HOUR
+    extend_free_s: int = 8 * HOUR
+    done_release_s: int = 10 * MINUTE
     # I. What the cards say
     overrun_grace_s: int = 10 * MINUTE
     overrun_first_sight_s: int = 60 * MINUTE
     overrun_unwaited_s: int = 60 * MINUTE
     samples_in_a_row: int = 3
     clock_tolerance_s: int = 30
+    idle_notice_s: int = 30 * MINUTE
+    idle_second_s: int = 60 * MINUTE
+    idle_forfeit_s: int | None = 120 * MINUTE  # None: flagged only
     # J. Conduct
     overrun_points: int = 1
+    one_step_points: int = 1
+    two_steps_points: int = 3
+    case_points: int = 5
     point_life_s: int = 30 * DAY
     dispute_s: int = 7 * DAY
-    # K. Messages
+    # K. Messages and the waitlist
     ending_notice_s: int = 10 * MINUTE
     link_life_s: int = 24 * HOUR
+    offer_s: int = 15 * MINUTE
+    offer_ahead_s: int = 2 * HOUR
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if one.type == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            if one.type == "int" and not _is_whole(value):
                 raise BadPolicy(f"{one.name} takes a whole number, 0 or more")
+            if one.type == "bool" and not isinstance(value, bool):
+                raise BadPolicy(f"{one.name} takes true or false")
         if not 1 <= self.raster_s <= HOUR or DAY % self.raster_s:
             raise BadPolicy("raster_s takes a divisor of a day, at most an hour")
         if not 1 <= self.shortest_s <= self.longest_s:
             raise BadPolicy("shortest_s must be at least 1 and at most longest_s")
-        if self.samples_in_a_row < 1 or self.cards_at_once < 1 or self.open_future < 1:
-            raise BadPolicy("samples_in_a_row, cards_at_once and open_future take 1 or more")
-        if self.opens_days > 366:
-            raise BadPolicy("opens_days takes at most 366")
+        if min(self.samples_in_a_row, self.cards_at_once, self.open_future, self.walk_in_cards) < 1:
+            raise BadPolicy("samples_in_a_row, cards_at_once, open_future and walk_in_cards take 1 or more")
+        if self.opens_days > 3660:
+            raise BadPolicy("opens_days takes at most 3660")
+        if self.mode not in MODES:
+            raise BadPolicy(f"mode takes one of {', '.join(MODES)}")
+        for name in ("project_share", "late_cancel_percent"):
+            if getattr(self, name) > 100:
+                raise BadPolicy(f"{name} takes a percentage, 0 to 100")
         if not self.tiers or len(set(self.tiers)) != len(self.tiers):
             raise BadPolicy("tiers takes at least one code, each once")
+        for name in ("granted_tiers", "free_tiers", "moving_tiers"):
+            if not set(getattr(self, name)) <= set(self.tiers):
+                raise BadPolicy(f"{name} takes codes of tiers")
         if not self.roles:
             raise BadPolicy("roles takes at least one role")
-        try:
-            time.fromisoformat(self.opens_at)
-        except (TypeError, ValueError):
-            raise BadPolicy("opens_at takes a time of day such as 12:00") from None
+        if self.idle_forfeit_s is not None and not _is_whole(self.idle_forfeit_s):
+            raise BadPolicy("idle_forfeit_s takes a whole number, or nothing to flag only")
+        if not 1 <= self.one_step_points <= self.two_steps_points <= self.case_points:
+            raise BadPolicy("one_step_points, two_steps_points and case_points must not fall, from 1")
+        for name in ("opens_at", "freezes_at", "closes_at"):
+            try:
+                time.fromisoformat(getattr(self, name))
+            except (TypeError, ValueError):
+                raise BadPolicy(f"{name} takes a time of day such as 12:00") from None
+        if self.closing > self.freezing:
+            raise BadPolicy("closes_at must not be later than freezes_at")
 
     @property
     def longest(self) -> timedelta:
@@ -102,9 +193,29 @@ class Policy:
     def opens_time(self) -> time:
         return time.fromisoformat(self.opens_at)
 
+    @property
+    def freezing(self) -> time:
+        """When each evening the next day becomes firm (D1)."""
+        return time.fromisoformat(self.freezes_at)
+
+    @property
+    def closing(self) -> time:
+        """Until when on that evening the next day's reservations may be displaced (D4)."""
+        return time.fromisoformat(self.closes_at)
+
     def role(self, code: str) -> Role | None:
         """What the role may do; `None` for a code that the policy does not know (which then may book nothing)."""
         return self.roles.get(code)
+
+    def most_cards(self, role: str) -> int:
+        """The cap on cards held at once for a role (B1)."""
+        found = self.role(role)
+        return found.cards_at_once if found and found.cards_at_once is not None else self.cards_at_once
+
+    def most_ahead(self, role: str) -> int:
+        """The cap on reservations that lie ahead for a role (B1)."""
+        found = self.role(role)
+        return found.open_future if found and found.open_future is not None else self.open_future
 
     def rank_tier(self, tier: str) -> int:
         """0 for the strongest tier. Raises ValueError for an unknown one."""
@@ -113,7 +224,9 @@ class Policy:
     def to_json(self) -> dict[str, Any]:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values["roles"] = {code: asdict(role) for code, role in self.roles.items()}
-        values["tiers"], values["granted_tiers"] = list(self.tiers), list(self.granted_tiers)
+        for name in _TUPLES:
+            values[name] = list(values[name])
+        values["windows"] = [_window_to_json(window) for window in self.windows]
         return values
 
     @classmethod
@@ -129,9 +242,72 @@ class Policy:
         try:
             if "roles" in kept:
                 kept["roles"] = MappingProxyType({str(code): Role(**role) for code, role in kept["roles"].items()})
-            for name in ("tiers", "granted_tiers"):
+            for name in _TUPLES:
                 if name in kept:
                     kept[name] = tuple(str(tier) for tier in kept[name])
+            if "windows" in kept:
+                kept["windows"] = tuple(_window_from_json(place, one) for place, one in enumerate(kept["windows"], 1))
             return cls(**kept)
         except (TypeError, AttributeError) as problem:
             raise BadPolicy(f"the policy cannot be read: {problem}") from None
+
+
+_TUPLES = ("tiers", "granted_tiers", "free_tiers", "moving_tiers")
+
+
+def _window_to_json(window: Window) -> dict[str, Any]:
+    return {
+        "mode": str(window.mode), "rate": window.rate, "days": str(window.days), "weekdays": sorted(window.weekdays),
+        "dates": sorted(day.isoformat() for day in window.dates), "opens": f"{window.opens:%H:%M}",
+        "shuts": f"{window.shuts:%H:%M}", "pool": window.pool_id,
+        "most_inside_s": int(window.most_inside.total_seconds()) if window.most_inside is not None else None,
+    }
+
+
+def _window_from_json(place: int, values: Mapping[str, Any]) -> Window:
+    """A window; its place in the list is its age: later ones are newer."""
+    given = {"mode": "open", "rate": 100, "days": "every", "weekdays": (), "dates": (), "opens": "00:00", "shuts": "00:00",
+             "pool": None, "most_inside_s": None} | dict(values)
+    if unknown := set(given) - _WINDOW_FIELDS:
+        raise BadPolicy(f"windows: no such setting: {', '.join(sorted(unknown))}")
+    if not _is_whole(given["rate"]) or given["rate"] > 10_000:
+        raise BadPolicy("windows: rate takes hundredths, 0 to 10000")
+    try:
+        return Window(
+            place, Mode(given["mode"]), given["rate"], Days(given["days"]),
+            frozenset(int(day) for day in given["weekdays"]), frozenset(date.fromisoformat(day) for day in given["dates"]),
+            time.fromisoformat(given["opens"]), time.fromisoformat(given["shuts"]),
+            None if given["most_inside_s"] is None else timedelta(seconds=int(given["most_inside_s"])),
+            None if given["pool"] is None else int(given["pool"]),
+        )
+    except (TypeError, ValueError) as problem:
+        raise BadPolicy(f"windows: {problem}") from None
+
+
+_WINDOW_FIELDS = {"mode", "rate", "days", "weekdays", "dates", "opens", "shuts", "pool", "most_inside_s"}
+
+BALANCED = Policy()
+STRICT = Policy(
+    opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), project_weekly_hours=120, cards_at_once=2,
+    open_future=3, walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8,
+    windows=(_daytime(1, Mode.OPEN, 200, 4),),
+    no_show_s=20 * MINUTE, overrun_grace_s=5 * MINUTE, idle_notice_s=20 * MINUTE, idle_second_s=40 * MINUTE,
+    idle_forfeit_s=60 * MINUTE, one_step_points=1, two_steps_points=2, case_points=4, point_life_s=60 * DAY,
+    elastic=False, emergency_reserve=1, quick_cards=1,
+)
+FRIENDLY = Policy(
+    opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), project_weekly_hours=480, cards_at_once=8,
+    open_future=12, walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
+    windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)),
+    confirmation=False, no_show_s=60 * MINUTE, overrun_grace_s=20 * MINUTE, idle_notice_s=60 * MINUTE,
+    idle_second_s=120 * MINUTE, idle_forfeit_s=None, one_step_points=2, two_steps_points=4, case_points=6,
+    point_life_s=14 * DAY, displacement=False,
+)
+PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": BALANCED, "friendly": FRIENDLY})
+# For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
+REPLAY = replace(
+    BALANCED, raster_s=1, shortest_s=1, longest_s=3650 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
+    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), project_weekly_hours=WITHOUT_LIMIT, mode="person",
+    project_share=100, walk_in_longest_s=3650 * DAY, walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, displacement=False,
+    elastic=False, late_cancel_percent=0, windows=(), several_hosts=True, confirmation=False,
+)

@@ -1,0 +1,161 @@
+"""Which cards a request gets (G2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import combinations
+
+from .interval import Interval
+
+SMALL_GAP = timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A card that could serve, as the choice sees it. `waste`: free time left unusable beside the request."""
+
+    card_id: int
+    host: str
+    bus_id: str
+    waste: timedelta = timedelta()
+    used_last: bool = False
+
+
+def waste_beside(wanted: Interval, held: Iterable[Interval], now: datetime) -> timedelta:
+    """Free time under 2 h that the request would leave before or after itself on a card (G2).
+
+    `held` are the card's other holdings; before the first of them lies `now`, after the last there is no end.
+    """
+    before = max((one.end for one in held if one.end <= wanted.start), default=now)
+    gap_before = wanted.start - max(before, now)
+    after = min((one.start for one in held if one.start >= wanted.end), default=None)
+    total = timedelta()
+    if timedelta() < gap_before < SMALL_GAP:
+        total += gap_before
+    if after is not None and timedelta() < after - wanted.end < SMALL_GAP:
+        total += after - wanted.end
+    return total
+
+
+_Order = tuple[int, timedelta, bool, tuple[tuple[str, str, int], ...]]
+
+
+def _in_order(candidates: Iterable[Candidate]) -> tuple[int, ...]:
+    return tuple(one.card_id for one in sorted(candidates, key=lambda one: (one.bus_id, one.host, one.card_id)))
+
+
+def _order(candidates: Sequence[Candidate]) -> _Order:
+    """G2's order over whole choices: fewest hosts, least waste, the card used last, lowest bus ids."""
+    return (
+        len({one.host for one in candidates}),
+        sum((one.waste for one in candidates), timedelta()),
+        not any(one.used_last for one in candidates),
+        tuple(sorted((one.bus_id, one.host, one.card_id) for one in candidates)),
+    )
+
+
+def choose(candidates: Iterable[Candidate], count: int, *, several_hosts: bool = False) -> tuple[int, ...] | None:
+    """The `count` cards that G2 prefers, by id in order of bus id; None when there are not enough (on one host)."""
+    by_host: dict[str, list[Candidate]] = defaultdict(list)
+    for one in sorted(candidates, key=lambda one: (one.waste, not one.used_last, one.bus_id, one.host, one.card_id)):
+        by_host[one.host].append(one)
+    # Within one set of hosts the order above is G2's own, so its first `count` are the best of that set.
+    for number in range(1, len(by_host) + 1 if several_hosts else 2):
+        choices: list[list[Candidate]] = []
+        for hosts in combinations(sorted(by_host), number):
+            together = sorted(
+                (one for host in hosts for one in by_host[host]),
+                key=lambda one: (one.waste, not one.used_last, one.bus_id, one.host, one.card_id),
+            )
+            if len(together) >= count:
+                choices.append(together[:count])
+        if choices:
+            best = min(choices, key=_order)
+            return _in_order(best)
+    return None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A reservation in the way, whole: `rank` larger = weaker, `cost` = its card-hours as a time, `booked_at`."""
+
+    reservation_id: int
+    rank: tuple[int, int]
+    cost: timedelta
+    booked_at: datetime
+
+
+# D4's order as a tuple to be minimised: strongest rank negated, card-hours, earliest booking negated.
+_Price = tuple[tuple[float, float], timedelta, float]
+_FREE: _Price = ((float("-inf"), float("-inf")), timedelta(), float("-inf"))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Cards for a request, in order of bus id, and the reservations that must make room for it."""
+
+    card_ids: tuple[int, ...]
+    displaced: frozenset[int]
+
+
+def choose_with_blockers(
+    candidates: Sequence[Candidate], blockers: Mapping[int, Sequence[Blocker]], count: int, *, several_hosts: bool = False,
+) -> Choice | None:
+    """The cards, and whom to displace for them, by D4's order: the set whose strongest member is weakest, then fewest
+    card-hours of whole reservations, then the set whose earliest-booked member was booked last, then G2.
+
+    `blockers` gives for each candidate card those in its way, all of whom may be displaced; a free card has none. Exact:
+    sets are compared whole, since one reservation may stand in the way on several cards. None when there are too few.
+    """
+    search = _Search(blockers, count)
+    if several_hosts:
+        search.over(candidates)
+    else:
+        for host in sorted({one.host for one in candidates}):
+            search.over([one for one in candidates if one.host == host])
+    return search.best
+
+
+class _Search:
+    """Depth-first over cards, cheapest first, cut where the part chosen is worse than the best whole.
+
+    Adding a card never makes a price better, so a worse part cannot become a better whole.
+    """
+
+    def __init__(self, blockers: Mapping[int, Sequence[Blocker]], count: int) -> None:
+        self.blockers, self.count = blockers, count
+        self.best: Choice | None = None
+        self._bound: tuple[_Price, _Order] | None = None
+
+    def over(self, group: Sequence[Candidate]) -> None:
+        order = sorted(group, key=lambda one: (_price(self.blockers.get(one.card_id, ())), _order([one])))
+        self._extend(order, 0, [], {})
+
+    def _extend(self, order: Sequence[Candidate], position: int, chosen: list[Candidate], inside: dict[int, Blocker]) -> None:
+        price = _price(inside.values())
+        if self._bound is not None and price > self._bound[0]:
+            return
+        if len(chosen) == self.count:
+            whole = (price, _order(chosen))
+            if self._bound is None or whole < self._bound:
+                self._bound, self.best = whole, Choice(_in_order(chosen), frozenset(inside))
+            return
+        for index in range(position, len(order) - (self.count - len(chosen)) + 1):
+            one = order[index]
+            added = inside | {blocker.reservation_id: blocker for blocker in self.blockers.get(one.card_id, ())}
+            self._extend(order, index + 1, [*chosen, one], added)
+
+
+def _price(blockers: Iterable[Blocker]) -> _Price:
+    rows = list(blockers)
+    if not rows:
+        return _FREE
+    strongest = min(row.rank for row in rows)
+    return (
+        (-strongest[0], -strongest[1]),
+        sum((row.cost for row in rows), timedelta()),
+        -min(row.booked_at for row in rows).timestamp(),
+    )
