@@ -266,22 +266,41 @@ def _window_to_json(window: Window) -> dict[str, Any]:
 
 def _window_from_json(place: int, values: Mapping[str, Any]) -> Window:
     """A window; its place in the list is its age: later ones are newer."""
-    given = {"mode": "open", "rate": 100, "days": "every", "weekdays": (), "dates": (), "opens": "00:00", "shuts": "00:00",
-             "pool": None, "most_inside_s": None} | dict(values)
-    if unknown := set(given) - _WINDOW_FIELDS:
-        raise BadPolicy(f"windows: no such setting: {', '.join(sorted(unknown))}")
-    if not _is_whole(given["rate"]) or given["rate"] > 10_000:
+    if not isinstance(values, Mapping):
+        raise BadPolicy("windows takes a list of windows, each with its settings by name")
+    if unknown := set(values) - _WINDOW_FIELDS:
+        raise BadPolicy(f"windows: no such setting: {', '.join(sorted(map(str, unknown)))}")
+    rate = values.get("rate", 100)
+    if not _is_whole(rate) or rate > 10_000:
         raise BadPolicy("windows: rate takes hundredths, 0 to 10000")
+    weekdays = frozenset(values.get("weekdays", ()))
+    if not all(_is_whole(day) and day < 7 for day in weekdays):
+        raise BadPolicy("windows: weekdays takes numbers from 0 (Monday) to 6 (Sunday)")
+    most_inside_s, pool = values.get("most_inside_s"), values.get("pool")
+    if most_inside_s is not None and (not _is_whole(most_inside_s) or most_inside_s > WITHOUT_LIMIT):
+        raise BadPolicy("windows: most_inside_s takes a whole number of seconds, or nothing for no limit")
+    if pool is not None and not _is_whole(pool):
+        raise BadPolicy("windows: pool takes the number of a pool, or nothing for every pool")
+    opens, shuts = (_window_time(values, name) for name in ("opens", "shuts"))
     try:
         return Window(
-            place, Mode(given["mode"]), given["rate"], Days(given["days"]),
-            frozenset(int(day) for day in given["weekdays"]), frozenset(date.fromisoformat(day) for day in given["dates"]),
-            time.fromisoformat(given["opens"]), time.fromisoformat(given["shuts"]),
-            None if given["most_inside_s"] is None else timedelta(seconds=int(given["most_inside_s"])),
-            None if given["pool"] is None else int(given["pool"]),
+            place, Mode(values.get("mode", Mode.OPEN)), rate, Days(values.get("days", Days.EVERY)), weekdays,
+            frozenset(date.fromisoformat(day) for day in values.get("dates", ())), opens, shuts,
+            None if most_inside_s is None else timedelta(seconds=most_inside_s), pool,
         )
     except (TypeError, ValueError) as problem:
         raise BadPolicy(f"windows: {problem}") from None
+
+
+def _window_time(values: Mapping[str, Any], name: str) -> time:
+    """A time of day in whole minutes, as `_window_to_json` writes it."""
+    try:
+        at = time.fromisoformat(values.get(name, "00:00"))
+    except (TypeError, ValueError):
+        at = None
+    if at is None or at.tzinfo is not None or at.second or at.microsecond:
+        raise BadPolicy(f"windows: {name} takes a time of day such as 09:00")
+    return at
 
 
 _WINDOW_FIELDS = {"mode", "rate", "days", "weekdays", "dates", "opens", "shuts", "pool", "most_inside_s"}
