@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import combinations
 
 from .interval import Interval
 
@@ -29,6 +28,7 @@ def waste_beside(wanted: Interval, held: Iterable[Interval], now: datetime) -> t
 
     `held` are the card's other holdings; before the first of them lies `now`, after the last there is no end.
     """
+    held = list(held)
     before = max((one.end for one in held if one.end <= wanted.start), default=now)
     gap_before = wanted.start - max(before, now)
     after = min((one.start for one in held if one.start >= wanted.end), default=None)
@@ -40,7 +40,7 @@ def waste_beside(wanted: Interval, held: Iterable[Interval], now: datetime) -> t
     return total
 
 
-_Order = tuple[int, timedelta, bool, tuple[tuple[str, str, int], ...]]
+_Order = tuple[int, timedelta, int, tuple[str, ...], tuple[tuple[str, str, int], ...]]
 
 
 def _in_order(candidates: Iterable[Candidate]) -> tuple[int, ...]:
@@ -48,11 +48,14 @@ def _in_order(candidates: Iterable[Candidate]) -> tuple[int, ...]:
 
 
 def _order(candidates: Sequence[Candidate]) -> _Order:
-    """G2's order over whole choices: fewest hosts, least waste, the card used last, lowest bus ids."""
+    """G2's order over whole choices: fewest hosts, least waste, most of the cards used last, lowest bus ids; then names,
+    so that one choice is always the first.
+    """
     return (
         len({one.host for one in candidates}),
         sum((one.waste for one in candidates), timedelta()),
-        not any(one.used_last for one in candidates),
+        -sum(one.used_last for one in candidates),
+        tuple(sorted(one.bus_id for one in candidates)),
         tuple(sorted((one.bus_id, one.host, one.card_id) for one in candidates)),
     )
 
@@ -62,20 +65,24 @@ def choose(candidates: Iterable[Candidate], count: int, *, several_hosts: bool =
     by_host: dict[str, list[Candidate]] = defaultdict(list)
     for one in sorted(candidates, key=lambda one: (one.waste, not one.used_last, one.bus_id, one.host, one.card_id)):
         by_host[one.host].append(one)
-    # Within one set of hosts the order above is G2's own, so its first `count` are the best of that set.
-    for number in range(1, len(by_host) + 1 if several_hosts else 2):
-        choices: list[list[Candidate]] = []
-        for hosts in combinations(sorted(by_host), number):
-            together = sorted(
-                (one for host in hosts for one in by_host[host]),
-                key=lambda one: (one.waste, not one.used_last, one.bus_id, one.host, one.card_id),
-            )
-            if len(together) >= count:
-                choices.append(together[:count])
-        if choices:
-            best = min(choices, key=_order)
-            return _in_order(best)
-    return None
+    sizes = sorted((len(cards) for cards in by_host.values()), reverse=True)
+    enough = (hosts for hosts in range(1, len(sizes) + 1 if several_hosts else 2) if sum(sizes[:hosts]) >= count)
+    fewest = next(enough, None)
+    if fewest is None:
+        return None
+    # The order above is G2's own within a host, so a host gives the first few of its cards. G2 compares sums and then
+    # sorted lists: of two parts with as many hosts and cards the better stays better whatever is added to both.
+    best: dict[tuple[int, int], list[Candidate]] = {(0, 0): []}
+    for cards in by_host.values():
+        for (hosts, taken), part in list(best.items()):
+            if hosts == fewest:
+                continue
+            least = count - taken - sum(sizes[: fewest - hosts - 1])
+            for more in range(max(1, least), min(len(cards), count - taken) + 1):
+                key, whole = (hosts + 1, taken + more), part + cards[:more]
+                if key not in best or _order(whole) < _order(best[key]):
+                    best[key] = whole
+    return _in_order(best[fewest, count])
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,9 @@ def choose_with_blockers(
     `blockers` gives for each candidate card those in its way, all of whom may be displaced; a free card has none. Exact:
     sets are compared whole, since one reservation may stand in the way on several cards. None when there are too few.
     """
+    free = choose((one for one in candidates if not blockers.get(one.card_id)), count, several_hosts=several_hosts)
+    if free is not None:
+        return Choice(free, frozenset())
     search = _Search(blockers, count)
     if several_hosts:
         search.over(candidates)
