@@ -132,6 +132,23 @@ def _quota(facts: Mapping[str, Any]) -> str:
     return _("%(first)s %(second)s") % {"first": text, "second": way}
 
 
+def _span(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {"start": instant(facts["start"]), "end": instant(facts["end"])}
+
+
+def _window_hours(facts: Mapping[str, Any]) -> str:
+    text = _("In these hours one reservation may have at most %(hours)s h.") % {"hours": _hours_limit(facts)}
+    if facts["fits"]:
+        text = _("%(first)s %(second)s") % {
+            "first": text, "second": _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
+        }
+    if facts["later"]:
+        text = _("%(first)s %(second)s") % {
+            "first": text, "second": _("This length may start on %(start)s.") % {"start": instant(facts["later"])}
+        }
+    return text
+
+
 def _not_later(facts: Mapping[str, Any]) -> str:
     if facts["longest"] is None:
         return _("It cannot be extended: the cards, the quota or the longest length allow no more.")
@@ -165,6 +182,31 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "The clocks show this time twice on that night, an hour apart. Choose a time before or after it."
     ),
     Code.CARD_TAKEN: _card_taken,
+    Code.NOT_ENOUGH_CARDS: lambda f: ngettext(
+        "There is no such card free for all of this time. Choose another time, or fewer conditions.",
+        "There are not %(count)s such cards free together for all of this time. Choose another time, or fewer cards.",
+        f["count"],
+    ) % f,
+    Code.RESERVE_KEPT: lambda f: _(
+        "The last cards of this pool are kept: %(reserve)s for emergencies, %(quick)s on working days for at most two hours. "
+        "Choose another time, or another pool."
+    ) % f,
+    Code.WINDOW_CLOSED: lambda f: _("These cards are closed from %(start)s to %(end)s. Choose a time outside.") % _span(f),
+    Code.WINDOW_WALK_IN: lambda f: _(
+        "From %(start)s to %(end)s these cards are first come, first served and cannot be booked ahead. "
+        "Come then and book from now, or choose a time outside."
+    ) % _span(f),
+    Code.WINDOW_LONG: lambda f: _(
+        "In this time a reservation lasts at least %(hours)s h. Book longer, or choose another time."
+    ) % {"hours": _hours_limit(f)},
+    Code.WINDOW_HOURS: _window_hours,
+    Code.WALK_IN_WINDOW: lambda f: _("What you start now must end by %(start)s, when other rules begin.") % _span(f),
+    Code.WALK_IN_LONG: lambda f: _("What you start now lasts at most %(hours)s h. For longer, book ahead.") % {
+        "hours": _hours_limit(f)
+    },
+    Code.WALK_IN_CARDS: lambda f: _(
+        "At most %(most)s cards at once can be taken on the spot; with this it would be %(would)s. Book ahead for more."
+    ) % f,
     Code.CARDS_AT_ONCE: lambda f: _(
         "At most %(most)s cards at once; with this it would be %(would)s. Book fewer cards or another time."
     ) % f,

@@ -27,7 +27,7 @@ from .models import Allocation, Demerit, Notification, Reservation, Ruling
 from .obsolete import ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
-from .services import booking
+from .services import extension
 
 Kind = Notification.Kind
 
@@ -127,7 +127,7 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
     reservation = _reservation(row)
     rows = cards_of(reservation.pk)
     end = reservation.end
-    longest = booking.longest_end(reservation, now=now)
+    longest = extension.longest_end(reservation, now=now)
     said = {
         "left": _minutes(minutes_left(end, now)), "cards": cards_line(rows), "end": near(end, now),
     }
@@ -161,7 +161,7 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     reservation = _reservation(row)
     rows = cards_of(reservation.pk)
     ended = reservation.ended_at or reservation.end
-    longest = booking.longest_end(reservation, now=now)
+    longest = extension.longest_end(reservation, now=now)
     following = _following(rows, reservation)
     counts = _counts_from(following, reservation, lab)
     points = lab.policy.overrun_points

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 from django.db.models import Count, F, Max, Prefetch, Q, Sum, Window
 from django.db.models.functions import RowNumber
 
+from .holidays import public_days
 from .models import (
     Allocation,
     AuditEntry,
+    CardState,
     Case,
     Demerit,
     Gpu,
@@ -25,13 +27,16 @@ from .models import (
     Member,
     Pool,
     Reservation,
+    SpecialDay,
 )
-from .rules.booking import Card, Holding
+from .rules.facts import Card, Holding, PoolFacts
 from .rules.interval import Interval
+from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
 from .rules.policy import Policy
 from .rules.quota import allowance_units
 from .rules.week import week_of
+from .rules.windows import Timetable
 
 HOLDING_CODES = [str(status) for status in HOLDING]
 
@@ -46,24 +51,77 @@ class LabFacts:
     policy: Policy
     simulated: bool
     is_set_up: bool
+    holidays: str = "cn"
 
 
 def lab_facts() -> LabFacts:
     """The lab of this installation; before set-up, a lab with the defaults."""
     lab = Lab.objects.filter(pk=1).first() or Lab()
     return LabFacts(
-        lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None
+        lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None,
+        lab.holidays,
     )
 
 
 def card_value(gpu: Gpu) -> Card:
     """A card as a rule value. `gpu.host` and `gpu.pool` must be loaded."""
-    return Card(gpu.pk, str(gpu), gpu.pool.weight, gpu.service == Gpu.Service.IN_SERVICE)
+    return Card(
+        gpu.pk, str(gpu), gpu.pool.weight, gpu.service == Gpu.Service.IN_SERVICE, gpu.pool_id, gpu.host.name, gpu.bus_id,
+        gpu.model, gpu.memory_total, _is_pickable(gpu),
+    )
+
+
+def _is_pickable(gpu: Gpu) -> bool:
+    """Whether the system may pick the card for a walk-in: seen free, or on a host that nobody reads (D2)."""
+    if not gpu.host.has_reader:
+        return True
+    state = getattr(gpu, "state", None)
+    return state is not None and state.state == CardState.State.FREE
+
+
+def pool_mates(card_ids: Iterable[int]) -> list[int]:
+    """These cards, and all that serve in their pools: what sums over a pool rest on (G4, G7)."""
+    wanted = list(card_ids)
+    pools = Gpu.objects.filter(pk__in=wanted).values("pool")
+    rows = Gpu.objects.filter(Q(pk__in=wanted) | Q(pool__in=pools, service=Gpu.Service.IN_SERVICE))
+    return list(rows.order_by("pk").values_list("pk", flat=True))
+
+
+def serving_cards(pool_id: int | None) -> list[int]:
+    """The cards in service, of one pool or of all."""
+    rows = Gpu.objects.filter(service=Gpu.Service.IN_SERVICE)
+    return list((rows.filter(pool=pool_id) if pool_id is not None else rows).order_by("pk").values_list("pk", flat=True))
+
+
+def named(found: Mapping[int, Card], card_ids: Iterable[int]) -> dict[int, Card]:
+    """Of these cards those with the ids."""
+    return {card_id: found[card_id] for card_id in card_ids if card_id in found}
+
+
+LARGE_POOL = 4  # pools of as many cards have the policy's reserve and quick cards unless they say otherwise (N)
+
+
+def pools(pool_ids: Sequence[int], lab: LabFacts) -> dict[int, PoolFacts]:
+    """What decisions need of these pools: who serves, reserve and quick cards, and the windows that apply."""
+    serving: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids}
+    for pool_id, card_id in Gpu.objects.filter(pool__in=pool_ids, service=Gpu.Service.IN_SERVICE).values_list("pool", "pk"):
+        serving[pool_id].add(card_id)
+    special = {**public_days(lab.holidays), **dict(SpecialDay.objects.values_list("day", "is_working"))}
+    facts = {}
+    for row in Pool.objects.filter(pk__in=pool_ids):
+        large = len(serving[row.pk]) >= LARGE_POOL
+        windows = tuple(window for window in lab.policy.windows if window.pool_id in (None, row.pk))
+        facts[row.pk] = PoolFacts(
+            frozenset(serving[row.pk]), Timetable(windows, lab.zone, special),
+            row.reserve if row.reserve is not None else lab.policy.emergency_reserve if large else 0,
+            row.quick if row.quick is not None else lab.policy.quick_cards if large else 0,
+        )
+    return facts
 
 
 def cards(ids: Iterable[int] | None = None) -> dict[int, Card]:
     """The cards with these ids (all, when None), by id."""
-    rows = Gpu.objects.select_related("host", "pool")
+    rows = Gpu.objects.select_related("host", "pool", "state")
     if ids is not None:
         rows = rows.filter(pk__in=list(ids))
     return {gpu.pk: card_value(gpu) for gpu in rows}
@@ -73,7 +131,7 @@ def _holdings(rows: Iterable[Allocation]) -> list[Holding]:
     return [
         Holding(
             row.gpu_id, Interval(row.start, row.end), row.reservation_id, row.reservation.holder_id,
-            str(row.reservation.holder),
+            str(row.reservation.holder), row.reservation.tier, row.reservation.kind == Kind.WALK_IN,
         )
         for row in rows
     ]
@@ -106,10 +164,26 @@ def units_used(member_id: int, weeks: Iterable[date]) -> dict[date, int]:
     """Units charged to the member's account in each of these weeks: always the sum of the ledger's rows (E1)."""
     wanted = list(weeks)
     sums = (
-        LedgerEntry.objects.filter(member=member_id, week__in=wanted).values("week").annotate(units=Sum("units")).order_by()
+        LedgerEntry.objects.filter(member=member_id, account=LedgerEntry.Account.QUOTA, period__in=wanted)
+        .values("period").annotate(units=Sum("units")).order_by()
     )
-    found = {row["week"]: row["units"] for row in sums}
+    found = {row["period"]: row["units"] for row in sums}
     return {week: found.get(week, 0) for week in wanted}
+
+
+def free_seconds_used(member_id: int, days: Sequence[date]) -> dict[date, int]:
+    """Free card-seconds of walk-ins that the member has taken on each of these lab days (D2)."""
+    sums = (
+        LedgerEntry.objects.filter(member=member_id, account=LedgerEntry.Account.FREE, period__in=days)
+        .values("period").annotate(seconds=Sum("units")).order_by()
+    )
+    return {row["period"]: row["seconds"] for row in sums}
+
+
+def card_used_last(member_id: int) -> int | None:
+    """The card that the member's last reservation held (G2)."""
+    rows = Allocation.objects.filter(reservation__holder=member_id).order_by("-start", "gpu")
+    return rows.values_list("gpu", flat=True).first()
 
 
 @dataclass(frozen=True)

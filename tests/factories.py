@@ -20,9 +20,13 @@ def at(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
+# What tests of other things need not think of: one rate at all hours, and walk-ins like any reservation.
+PLAIN = {"windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4, "late_cancel_percent": 0}
+
+
 def lab(*, zone: str = "Asia/Shanghai", language: str = "en", simulated: bool = False, **policy: Any) -> Lab:
-    """The lab, set up, with a policy that differs from balanced in what is named."""
-    values = Policy.from_json(policy).to_json()
+    """The lab, set up, with the plain policy or what is named; `balanced=True` starts from that preset."""
+    values = Policy.from_json(policy if policy.pop("balanced", False) else PLAIN | policy).to_json()
     row, _ = Lab.objects.update_or_create(
         pk=1,
         defaults={

@@ -4,11 +4,11 @@ from .audit import AuditEntry
 from .booking import Allocation, IdempotencyKey, LedgerEntry, Reservation
 from .cases import Case, Ruling
 from .conduct import Demerit
-from .inventory import CardState, Gpu, Host, Lab, Pool
+from .inventory import CardState, Gpu, Host, Lab, Pool, SpecialDay
 from .outbox import KeptMail, Notification
 from .people import HostAccount, Invite, Member
 
 __all__ = [
     "Allocation", "AuditEntry", "CardState", "Case", "Demerit", "Gpu", "Host", "HostAccount", "IdempotencyKey", "Invite",
-    "KeptMail", "Lab", "LedgerEntry", "Member", "Notification", "Pool", "Reservation", "Ruling",
+    "KeptMail", "Lab", "LedgerEntry", "Member", "Notification", "Pool", "Reservation", "Ruling", "SpecialDay",
 ]

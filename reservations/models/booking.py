@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from ..rules.kinds import Kind
 from ..rules.lifecycle import HOLDING, Status
 from .appendonly import AppendOnly
 from .constraints import NoOverlap
@@ -12,6 +13,7 @@ from .inventory import Gpu
 from .people import Member
 
 STATUS_CHOICES = [(status.value, status.value) for status in Status]
+KIND_CHOICES = [(kind.value, kind.value) for kind in Kind]
 
 
 class Reservation(models.Model):
@@ -29,6 +31,7 @@ class Reservation(models.Model):
 
     holder = models.ForeignKey(Member, models.PROTECT, related_name="reservations")
     status = models.CharField(max_length=16, choices=STATUS_CHOICES)
+    kind = models.CharField(max_length=10, choices=KIND_CHOICES, default=Kind.PLANNED)
     tier = models.CharField(max_length=30)
     rank_tier = models.PositiveSmallIntegerField()
     purpose = models.CharField(max_length=16, choices=Purpose.choices, default=Purpose.TRAINING)
@@ -55,7 +58,10 @@ class Reservation(models.Model):
 class Allocation(models.Model):
     """One card of a reservation for the interval it is really held.
 
-    `status` repeats the reservation's (the services write both), so that the database itself can guard P1.
+    `status` repeats the reservation's (the services write both), so that the database itself can guard P1. `price` is the
+    card's price over the booked time (`rules.quota.price_to_json`), kept because it does not change later (E6); empty in
+    rows of 0.1.0, which knew only the plain rate. `fee`: the time whose late-cancellation fee is still kept (E3), as
+    [start, end] in microseconds; what is booked again leaves it.
     """
 
     reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="allocations")
@@ -64,6 +70,8 @@ class Allocation(models.Model):
     start = models.DateTimeField()
     end = models.DateTimeField()
     weight = models.PositiveIntegerField(help_text="pool weight when booked: the price does not change later (E6)")
+    price = models.JSONField(default=list, blank=True)
+    fee = models.JSONField(default=list, blank=True)
     first_seen = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
 
@@ -83,10 +91,15 @@ class Allocation(models.Model):
 
 
 class LedgerEntry(AppendOnly):
-    """One movement of one member's weekly account. `units`: positive = charged, negative = returned.
+    """One movement of one of a member's accounts. `units`: positive = charged, negative = returned.
 
-    Units are 1/36,000,000 GPU-hour (`rules.quota.UNITS_PER_GPU_HOUR`), so every charge is a whole number.
+    `quota`: the account of a week (`period` its Monday), in 1/36,000,000 GPU-hour (`rules.quota.UNITS_PER_GPU_HOUR`), so
+    that every charge is a whole number. `free`: the free walk-in time of a lab day (`period`), in card-seconds (D2).
     """
+
+    class Account(models.TextChoices):
+        QUOTA = "quota"
+        FREE = "free"
 
     class Reason(models.TextChoices):
         BOOKED = "booked"
@@ -94,19 +107,22 @@ class LedgerEntry(AppendOnly):
         CANCELLED = "cancelled"
         RELEASED = "released"
         UNDONE = "undone"
+        FEE = "fee"
+        REBOOKED = "rebooked"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
-    week = models.DateField()
+    account = models.CharField(max_length=8, choices=Account.choices, default=Account.QUOTA)
+    period = models.DateField()
     units = models.BigIntegerField()
     reason = models.CharField(max_length=16, choices=Reason.choices)
     reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="ledger")
     at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["member", "week"], name="ledger_account")]
+        indexes = [models.Index(fields=["member", "account", "period"], name="ledger_account")]
 
     def __str__(self) -> str:
-        return f"{self.member_id} {self.week} {self.units:+d}"
+        return f"{self.member_id} {self.account} {self.period} {self.units:+d}"
 
 
 class IdempotencyKey(models.Model):

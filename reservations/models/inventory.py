@@ -19,6 +19,7 @@ class Lab(models.Model):
     policy = models.JSONField(default=dict)
     policy_version = models.PositiveIntegerField(default=1)
     simulated = models.BooleanField(default=False)
+    holidays = models.CharField(max_length=8, default="cn", blank=True, help_text="public calendar; empty for none")
     set_up_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -26,6 +27,20 @@ class Lab(models.Model):
 
     def __str__(self) -> str:
         return self.name or "lab"
+
+
+class SpecialDay(models.Model):
+    """A date that the lab works or rests on against its weekday and the public calendar (A5)."""
+
+    day = models.DateField(unique=True)
+    is_working = models.BooleanField()
+    name = models.CharField(max_length=60, default="", blank=True)
+
+    class Meta:
+        ordering = ["day"]
+
+    def __str__(self) -> str:
+        return f"{self.day} {'working' if self.is_working else 'rest'}"
 
 
 class Host(models.Model):
@@ -43,10 +58,16 @@ class Host(models.Model):
 
 
 class Pool(models.Model):
-    """Like cards with one weight (hundredths: 100 = one GPU-hour per card and hour)."""
+    """Like cards with one weight (hundredths: 100 = one GPU-hour per card and hour).
+
+    `reserve` cards are kept for emergencies (G4), `quick` ones on working days for at most 2 h (G7); empty: the policy's
+    number for pools of four cards or more.
+    """
 
     name = models.CharField(max_length=60, unique=True)
     weight = models.PositiveIntegerField(default=100, validators=[MinValueValidator(1)])
+    reserve = models.PositiveSmallIntegerField(null=True, blank=True)
+    quick = models.PositiveSmallIntegerField(null=True, blank=True)
 
     class Meta:
         ordering = ["name"]

@@ -24,7 +24,7 @@ from ..models import Allocation, Gpu, Host, HostAccount, Member, Notification, P
 from ..rules.lifecycle import Status
 from ..rules.refusal import Refused
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
-from . import arbitration, booking, conduct, people
+from . import arbitration, booking, changes, conduct, people
 from .demo_people import FIRST_UID, HOSTS, PEOPLE, DemoHost, Person
 
 DAYS_BACK, DAYS_AHEAD = 14, 7
@@ -186,7 +186,7 @@ def _live(made: Reservation, now: datetime, dice: random.Random) -> None:
         share = dice.uniform(0.5, 0.95)
         left = round_to_raster(made.start + (made.end - made.start) * share, 60, queries.lab_facts().zone, up=False)
         if left <= now:
-            booking.release(made.pk, by=made.holder, version=None, now=left)
+            changes.release(made.pk, by=made.holder, version=None, now=left)
             until = left
     if until <= now:
         booking.advance_one(made.pk, now=until)

@@ -26,7 +26,7 @@ from ..links import Link, LinkAction
 from ..models import AuditEntry, IdempotencyKey, Member, Reservation
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused
-from ..services import booking
+from ..services import changes, extension
 from ..services.locking import Busy
 
 # Presses of one link in a minute. A repeat of what was done is answered before it is counted.
@@ -129,7 +129,7 @@ def _look_extend(asked: _Asked) -> _Page:
         return _Page("extended")
     if asked.reservation.version != asked.link.version:
         return _overtaken()
-    if booking.longest_end(asked.reservation, now=asked.now) is None:
+    if extension.longest_end(asked.reservation, now=asked.now) is None:
         return _Page("stuck", (Refusal(Code.NOT_LATER, {"longest": None}),))
     return _Page("extend")
 
@@ -223,21 +223,21 @@ def _patiently(act: Callable[[], None]) -> None:
 
 def _release(request: HttpRequest, asked: _Asked) -> None:
     # The page before the press has said what still runs: one press is enough.
-    booking.release(
+    changes.release(
         asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
         knowing_it_runs=True, pressed_by=asked.pressed_by,
     )
 
 
 def _undo(request: HttpRequest, asked: _Asked) -> None:
-    booking.undo_release(
+    changes.undo_release(
         asked.reservation.pk, by=asked.member, version=asked.link.version + 1, now=asked.now, origin="link",
         pressed_by=asked.pressed_by,
     )
 
 
 def _extend(request: HttpRequest, asked: _Asked) -> None:
-    booking.extend(
+    extension.extend(
         asked.reservation.pk, _asked_end(request, asked), by=asked.member, version=asked.link.version, now=asked.now,
         origin="link", key=asked.link.key, pressed_by=asked.pressed_by,
     )
@@ -276,7 +276,7 @@ class _Choice:
 
 def _choices(asked: _Asked) -> list[_Choice]:
     """One hour more, two hours more, and the longest possible; as instants, so that a repeat asks for the same."""
-    longest = booking.longest_end(asked.reservation, now=asked.now)
+    longest = extension.longest_end(asked.reservation, now=asked.now)
     if longest is None:
         return []
     found = []

@@ -19,7 +19,7 @@ from ..permissions import Action, may
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime
-from ..services import booking, locking
+from ..services import changes, extension, locking
 from . import cardlook, history, refused
 from .access import lead, member_required
 
@@ -65,7 +65,7 @@ def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = Tr
     status = status_by_clock(reservation, now)
     longest = None
     if extend and may(member, Action.EXTEND, reservation):
-        longest = booking.longest_end(reservation, now=now)
+        longest = extension.longest_end(reservation, now=now)
     return Actions(
         release=status == Status.ACTIVE and may(member, Action.RELEASE, reservation),
         cancel=status == Status.BOOKED and may(member, Action.CANCEL, reservation),
@@ -185,7 +185,7 @@ def release(request: HttpRequest, pk: int) -> HttpResponse:
     knowing = request.POST.get("knowing") == "yes"
     return _act(
         request, pk, Action.RELEASE,
-        lambda version: booking.release(pk, by=request.user, version=version, now=request.now, knowing_it_runs=knowing),
+        lambda version: changes.release(pk, by=request.user, version=version, now=request.now, knowing_it_runs=knowing),
         _("Released. What was left is back in the quota."),
     )
 
@@ -196,7 +196,7 @@ def undo_release(request: HttpRequest, pk: int) -> HttpResponse:
     """Takes a release back within its time."""
     return _act(
         request, pk, Action.RELEASE,
-        lambda version: booking.undo_release(pk, by=request.user, version=version, now=request.now),
+        lambda version: changes.undo_release(pk, by=request.user, version=version, now=request.now),
         _("The release is undone: the cards are held again."),
     )
 
@@ -207,7 +207,7 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     """Cancels what has not started."""
     return _act(
         request, pk, Action.CANCEL,
-        lambda version: booking.cancel(pk, by=request.user, version=version, now=request.now),
+        lambda version: changes.cancel(pk, by=request.user, version=version, now=request.now),
         _("Cancelled. Its hours are back in the quota."),
     )
 
@@ -226,7 +226,7 @@ def extend(request: HttpRequest, pk: int) -> HttpResponse:
             raise Refused(forms.clock_refusal(problem, "end")) from None
         except ValueError:
             raise refuse(Code.NOT_LATER, longest=_longest(pk, request)) from None
-        return booking.extend(
+        return extension.extend(
             pk, new_end, by=request.user, version=version, now=request.now, key=_key(request)
         )
 
@@ -235,7 +235,7 @@ def extend(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _longest(pk: int, request: HttpRequest) -> datetime | None:
     found = queries.reservation_detail(pk)
-    return booking.longest_end(found, now=request.now) if found else None
+    return extension.longest_end(found, now=request.now) if found else None
 
 
 def _key(request: HttpRequest) -> str:

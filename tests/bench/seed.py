@@ -68,7 +68,7 @@ def main(stored: int) -> None:
         )
         for week, units in charge(Interval(row.start, row.end), [100], ZoneInfo(lab.zone)).items():
             ledger.append(
-                LedgerEntry(member=row.holder, week=week, units=units, reason="booked", reservation=row, at=now)
+                LedgerEntry(member=row.holder, period=week, units=units, reason="booked", reservation=row, at=now)
             )
     Allocation.objects.bulk_create(held, batch_size=500)
     LedgerEntry.objects.bulk_create(ledger, batch_size=500)

@@ -20,7 +20,7 @@ from django.db import connection
 
 from reservations.models import Member
 from reservations.rules.refusal import Refused
-from reservations.services import booking, locking
+from reservations.services import booking, changes, extension, locking
 from tests.rig import checkers, world
 from tests.rig.sabotage import without
 
@@ -50,7 +50,7 @@ class Stage:
         request = booking.BookingRequest((card,), start, stage.end)
         stage.reservation = booking.reserve(holder, request, now=min(start, NOW)).pk
         if scene == "released":
-            booking.release(stage.reservation, by=holder, version=None, now=NOW - 2 * MINUTE)
+            changes.release(stage.reservation, by=holder, version=None, now=NOW - 2 * MINUTE)
         return stage
 
     # Each act has its own clock: what is due for a sweep need not be due for the person beside it.
@@ -61,16 +61,16 @@ class Stage:
 
     def extend(self, second: bool, partner: str) -> Any:
         now = self.end + 5 * MINUTE if partner == "finish" else NOW
-        return booking.extend(self.reservation, self.end + (2 if second else 1) * HOUR, by=self.holder, version=None, now=now)
+        return extension.extend(self.reservation, self.end + (2 if second else 1) * HOUR, by=self.holder, version=None, now=now)
 
     def release(self, second: bool, partner: str) -> Any:
-        return booking.release(self.reservation, by=self.holder, version=None, now=NOW + second * MINUTE)
+        return changes.release(self.reservation, by=self.holder, version=None, now=NOW + second * MINUTE)
 
     def undo(self, second: bool, partner: str) -> Any:
-        return booking.undo_release(self.reservation, by=self.holder, version=None, now=NOW)
+        return changes.undo_release(self.reservation, by=self.holder, version=None, now=NOW)
 
     def cancel(self, second: bool, partner: str) -> Any:
-        return booking.cancel(self.reservation, by=self.holder, version=None, now=NOW)
+        return changes.cancel(self.reservation, by=self.holder, version=None, now=NOW)
 
     def start_due(self, second: bool, partner: str) -> Any:
         return booking.advance_one(self.reservation, now=self.start)
@@ -92,7 +92,7 @@ class Stage:
             related = [
                 sorted(map(str, checkers.rows(plain, sql.format(pk=pk))))
                 for sql in (
-                    "SELECT week, units, reason FROM reservations_ledgerentry WHERE reservation_id = {pk}",
+                    "SELECT period, units, reason FROM reservations_ledgerentry WHERE reservation_id = {pk}",
                     "SELECT kind, due_at, reservation_version FROM reservations_notification WHERE reservation_id = {pk}",
                     "SELECT verb, at FROM reservations_auditentry WHERE subject = 'reservation' AND subject_id = {pk}",
                 )

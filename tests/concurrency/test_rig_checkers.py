@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reservations.models import Reservation
-from reservations.services import booking, conduct
+from reservations.services import booking, conduct, extension
 from tests.rig import checkers, databases, history, world
 
 HOUR = timedelta(hours=1)
@@ -32,7 +32,7 @@ PLANTED = {
         ["72000001, not 72000000"],
     ),
     "a ledger row moved to another week": (
-        "UPDATE reservations_ledgerentry SET week = '2026-02-23' WHERE reservation_id = {b}",
+        "UPDATE reservations_ledgerentry SET period = '2026-02-23' WHERE reservation_id = {b}",
         ["week 2026-02-23: 36000000, not 0", "week 2026-03-02: 0, not 36000000"],
     ),
     "a charge without a cause": (
@@ -66,7 +66,7 @@ def _scene() -> tuple[world.World, Reservation, Reservation, list[history.Event]
         for i in range(2)
     ]
     events = [_told(number, "create", row, [lab.cards[number]]) for number, row in enumerate(made)]
-    longer = booking.extend(made[0].pk, NOW + 3 * HOUR, by=lab.member(0), version=1, now=NOW)
+    longer = extension.extend(made[0].pk, NOW + 3 * HOUR, by=lab.member(0), version=1, now=NOW)
     events.append(_told(2, "extend", longer, None))
     conduct.issue_overrun(fact="overrun:1", reservation=longer, evidence={"samples": [1]}, now=NOW)
     return lab, longer, made[1], events

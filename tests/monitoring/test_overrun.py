@@ -12,7 +12,7 @@ from monitoring.models import GateEntry, Incident
 from monitoring.services import judge as judging
 from reservations.models import Allocation, Demerit, Host, HostAccount, Lab, Member, Notification
 from reservations.rules.lifecycle import Status
-from reservations.services import booking
+from reservations.services import booking, changes, extension
 from tests.monitoring.world import NOON, PERIOD, World, process
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -107,7 +107,7 @@ def test_an_early_release_starts_the_same_grace(pair: Pair) -> None:
     pair.theirs.delete()
     Lab.objects.filter(pk=1).update(zone="UTC")
     pair.world.play(NOON - 2 * MINUTE, NOON - HOUR / 60)
-    booking.release(
+    changes.release(
         pair.mine.reservation_id, by=pair.ann, version=None, now=NOON - MINUTE, knowing_it_runs=True
     )
     pair.world.book(pair.bo, NOON - MINUTE, NOON + HOUR)
@@ -166,7 +166,7 @@ def job_ends_after_two_samples(pair: Pair) -> None:
 def released_in_time_with_the_job(pair: Pair) -> None:
     pair.world.play(NOON - 5 * MINUTE, NOON - MINUTE)
     pair.world.on[0] = []
-    booking.release(pair.mine.reservation_id, by=pair.ann, version=None, now=NOON - MINUTE, knowing_it_runs=True)
+    changes.release(pair.mine.reservation_id, by=pair.ann, version=None, now=NOON - MINUTE, knowing_it_runs=True)
     pair.world.play(NOON - MINUTE, THIRD)
 
 
@@ -272,7 +272,7 @@ def extended_in_the_grace(pair: Pair) -> None:
     Lab.objects.filter(pk=1).update(zone="UTC")
     pair.world.play(NOON, NOON + 5 * MINUTE)
     booking.advance_one(pair.mine.reservation_id, now=NOON + SECOND)
-    booking.extend(
+    extension.extend(
         pair.mine.reservation_id, NOON + HOUR, by=pair.ann, version=None, now=NOON + 9 * MINUTE
     )
     pair.world.play(NOON + 5 * MINUTE, THIRD + MINUTE)

@@ -13,7 +13,7 @@ from reservations.models.appendonly import AppendOnlyError
 from reservations.rules.lifecycle import Status
 from reservations.rules.quota import UNITS_PER_GPU_HOUR
 from reservations.rules.refusal import Code, Refused
-from reservations.services import booking
+from reservations.services import booking, changes, extension
 from reservations.services.sightings import Sighting, record
 from tests.factories import NOW, admin, arbiter, at, cards, lab, member, request, reservation
 
@@ -69,7 +69,7 @@ def test_e2_a_reservation_over_two_weeks_charges_each_its_own_part() -> None:
     lin = member()
     sunday_22 = 6 * 24 + 8
     reservation(lin, cards(1), sunday_22, sunday_22 + 6)
-    assert list(LedgerEntry.objects.order_by("week").values_list("units", flat=True)) == [
+    assert list(LedgerEntry.objects.order_by("period").values_list("units", flat=True)) == [
         2 * UNITS_PER_GPU_HOUR, 4 * UNITS_PER_GPU_HOUR,
     ]
 
@@ -156,7 +156,7 @@ def test_booking_needs_a_constant_number_of_queries() -> None:
 def test_h4_a_release_frees_the_cards_and_returns_what_has_not_elapsed() -> None:
     lin, gpus = member(), cards(2)
     made = reservation(lin, gpus, None, 8)
-    released = booking.release(made.pk, by=lin, version=made.version, now=at(2))
+    released = changes.release(made.pk, by=lin, version=made.version, now=at(2))
     assert (released.status, released.ended_at, released.end) == (Status.RELEASED, at(2), at(8))
     assert set(Allocation.objects.values_list("status", "end")) == {("released", at(2))}
     assert spent(lin) == 4
@@ -166,10 +166,10 @@ def test_h4_a_release_frees_the_cards_and_returns_what_has_not_elapsed() -> None
 def test_qt_05_each_way_of_ending_returns_what_the_law_says() -> None:
     lin, gpus = member(), cards(1)
     cancelled = reservation(lin, gpus, 8, 16)
-    booking.cancel(cancelled.pk, by=lin, version=1, now=at(1))
+    changes.cancel(cancelled.pk, by=lin, version=1, now=at(1))
     assert spent(lin) == 0
     ended = reservation(lin, gpus, None, 8)
-    booking.release(ended.pk, by=lin, version=1, now=at(2))
+    changes.release(ended.pk, by=lin, version=1, now=at(2))
     assert spent(lin) == 2
     assert [entry.reason for entry in LedgerEntry.objects.order_by("pk")] == ["booked", "cancelled", "booked", "released"]
 
@@ -177,8 +177,8 @@ def test_qt_05_each_way_of_ending_returns_what_the_law_says() -> None:
 def test_releasing_twice_is_one_release() -> None:
     lin = member()
     made = reservation(lin, cards(1), None, 8)
-    booking.release(made.pk, by=lin, version=1, now=at(2))
-    again = booking.release(made.pk, by=lin, version=1, now=at(3))
+    changes.release(made.pk, by=lin, version=1, now=at(2))
+    again = changes.release(made.pk, by=lin, version=1, now=at(3))
     assert (again.ended_at, spent(lin)) == (at(2), 2)
 
 
@@ -187,16 +187,16 @@ def test_h4_with_own_processes_running_release_asks_once_more() -> None:
     made = reservation(lin, gpus, None, 8)
     record([Sighting(gpus[0].pk, CardState.State.IN_USE, at(1), owner_ids=(lin.pk,))])
     with pytest.raises(Refused) as caught:
-        booking.release(made.pk, by=lin, version=1, now=at(1))
+        changes.release(made.pk, by=lin, version=1, now=at(1))
     assert refusal(caught) == [Code.STILL_RUNNING]
-    assert booking.release(made.pk, by=lin, version=1, now=at(1), knowing_it_runs=True).status == Status.RELEASED
+    assert changes.release(made.pk, by=lin, version=1, now=at(1), knowing_it_runs=True).status == Status.RELEASED
 
 
 def test_h0_a_release_is_undone_within_ten_minutes_and_charged_again() -> None:
     lin, gpus = member(), cards(1)
     made = reservation(lin, gpus, None, 8)
-    released = booking.release(made.pk, by=lin, version=1, now=at(2))
-    undone = booking.undo_release(made.pk, by=lin, version=released.version, now=at(2) + timedelta(minutes=9))
+    released = changes.release(made.pk, by=lin, version=1, now=at(2))
+    undone = changes.undo_release(made.pk, by=lin, version=released.version, now=at(2) + timedelta(minutes=9))
     assert (undone.status, undone.ended_at, undone.end) == (Status.ACTIVE, None, at(8))
     assert set(Allocation.objects.values_list("status", "end")) == {("active", at(8))}
     assert spent(lin) == 8
@@ -205,19 +205,19 @@ def test_h0_a_release_is_undone_within_ten_minutes_and_charged_again() -> None:
 def test_h0_after_ten_minutes_a_release_stays() -> None:
     lin = member()
     made = reservation(lin, cards(1), None, 8)
-    booking.release(made.pk, by=lin, version=1, now=at(2))
+    changes.release(made.pk, by=lin, version=1, now=at(2))
     with pytest.raises(Refused) as caught:
-        booking.undo_release(made.pk, by=lin, version=None, now=at(2) + timedelta(minutes=10))
+        changes.undo_release(made.pk, by=lin, version=None, now=at(2) + timedelta(minutes=10))
     assert refusal(caught) == [Code.UNDO_OVER]
 
 
 def test_h4_undo_is_refused_when_another_holds_the_card_meanwhile() -> None:
     lin, gpus = member(), cards(1)
     made = reservation(lin, gpus, None, 8)
-    booking.release(made.pk, by=lin, version=1, now=at(2))
+    changes.release(made.pk, by=lin, version=1, now=at(2))
     reservation(member("Wu"), gpus, 4, 6, now=at(2))
     with pytest.raises(Refused) as caught:
-        booking.undo_release(made.pk, by=lin, version=None, now=at(2) + timedelta(minutes=1))
+        changes.undo_release(made.pk, by=lin, version=None, now=at(2) + timedelta(minutes=1))
     (why,) = caught.value.refusals
     assert (why.code, why.facts["holder"]) == (Code.CARD_TAKEN, "Wu")
 
@@ -226,17 +226,17 @@ def test_what_has_not_started_is_cancelled_not_released_and_the_other_way_round(
     lin, gpus = member(), cards(2)
     coming, running = reservation(lin, gpus[:1], 8, 10), reservation(lin, gpus[1:], None, 8)
     with pytest.raises(Refused):
-        booking.release(coming.pk, by=lin, version=1, now=NOW)
+        changes.release(coming.pk, by=lin, version=1, now=NOW)
     with pytest.raises(Refused):
-        booking.cancel(running.pk, by=lin, version=1, now=NOW)
+        changes.cancel(running.pk, by=lin, version=1, now=NOW)
 
 
 def test_the_clock_decides_what_has_started_not_the_last_sweep() -> None:
     lin = member()
     made = reservation(lin, cards(1), 8, 16)
     with pytest.raises(Refused):
-        booking.cancel(made.pk, by=lin, version=1, now=at(8))
-    assert booking.release(made.pk, by=lin, version=1, now=at(9)).status == Status.RELEASED
+        changes.cancel(made.pk, by=lin, version=1, now=at(8))
+    assert changes.release(made.pk, by=lin, version=1, now=at(9)).status == Status.RELEASED
     assert spent(lin) == 1
 
 
@@ -246,7 +246,7 @@ def test_the_clock_decides_what_has_started_not_the_last_sweep() -> None:
 def test_h5_extending_moves_the_end_charges_the_rest_and_renews_the_reminder() -> None:
     lin, gpus = member(), cards(2)
     made = reservation(lin, gpus, None, 4)
-    longer = booking.extend(made.pk, at(6), by=lin, version=1, now=at(3))
+    longer = extension.extend(made.pk, at(6), by=lin, version=1, now=at(3))
     assert (longer.end, longer.version) == (at(6), 2)
     assert set(Allocation.objects.values_list("end", flat=True)) == {at(6)}
     assert spent(lin) == 12
@@ -258,23 +258,23 @@ def test_bt_04_an_extension_stops_at_the_next_reservation_and_says_how_far_it_go
     lin, gpus = member(), cards(1)
     made = reservation(lin, gpus, None, 2)
     reservation(member("Wu"), gpus, 3, 5)
-    assert booking.longest_end(made, now=at(1)) == at(3)
+    assert extension.longest_end(made, now=at(1)) == at(3)
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(4), by=lin, version=1, now=at(1))
+        extension.extend(made.pk, at(4), by=lin, version=1, now=at(1))
     (why,) = caught.value.refusals
     assert (why.code, why.alternative and why.alternative.values) == (Code.CARD_TAKEN, {"end": at(3)})
-    assert booking.extend(made.pk, at(3), by=lin, version=1, now=at(1)).end == at(3)
+    assert extension.extend(made.pk, at(3), by=lin, version=1, now=at(1)).end == at(3)
 
 
 def test_h5_no_extension_beyond_the_longest_length_or_the_quota() -> None:
     lin = member(role="undergraduate")
-    made = reservation(lin, cards(1), None, 18)
-    assert booking.longest_end(made, now=at(1)) == at(20)
+    made = reservation(lin, cards(1), 1, 19)
+    assert extension.longest_end(made, now=at(1)) == at(21)
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(21), by=lin, version=1, now=at(1))
+        extension.extend(made.pk, at(22), by=lin, version=1, now=at(1))
     assert refusal(caught) == [Code.QUOTA]
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(80), by=lin, version=1, now=at(1))
+        extension.extend(made.pk, at(80), by=lin, version=1, now=at(1))
     assert refusal(caught) == [Code.TOO_LONG]
 
 
@@ -282,22 +282,22 @@ def test_a4_an_extension_reaches_no_day_that_is_not_open_yet() -> None:
     lin = member()
     midnight = 14 * 24 + 10  # of the fourteenth day, which opened two hours ago
     made = reservation(lin, cards(1), midnight - 1, midnight - 0.5)
-    assert booking.longest_end(made, now=NOW) == at(midnight)
+    assert extension.longest_end(made, now=NOW) == at(midnight)
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(midnight + 4), by=lin, version=1, now=NOW)
+        extension.extend(made.pk, at(midnight + 4), by=lin, version=1, now=NOW)
     (why,) = caught.value.refusals
     assert (why.code, why.alternative and why.alternative.values) == (Code.DAY_NOT_OPEN, {"end": at(midnight)})
     tomorrow_noon = at(22)
-    assert booking.extend(made.pk, at(midnight + 4), by=lin, version=1, now=tomorrow_noon).end == at(midnight + 4)
+    assert extension.extend(made.pk, at(midnight + 4), by=lin, version=1, now=tomorrow_noon).end == at(midnight + 4)
 
 
 def test_g5_what_is_held_on_a_card_taken_out_of_service_stays_but_is_not_extended() -> None:
     lin, gpus = member(), cards(2)
     made = reservation(lin, gpus, None, 2)
     Gpu.objects.filter(pk=gpus[1].pk).update(service=Gpu.Service.OUT_OF_SERVICE)
-    assert booking.longest_end(made, now=at(1)) is None
+    assert extension.longest_end(made, now=at(1)) is None
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(3), by=lin, version=1, now=at(1))
+        extension.extend(made.pk, at(3), by=lin, version=1, now=at(1))
     (why,) = caught.value.refusals
     assert (why.code, why.facts["cards"]) == (Code.CARD_OUT_OF_SERVICE, [str(gpus[1])])
     made.refresh_from_db()
@@ -308,7 +308,7 @@ def test_qt_06_what_is_left_does_not_depend_on_the_moment_of_reading() -> None:
     lin = member()
     made = reservation(lin, cards(1), None, 3)
     assert [queries.balances(lin, queries.lab_facts(), at(h))[0].used for h in (0, 2)] == [3 * UNITS_PER_GPU_HOUR] * 2
-    booking.extend(made.pk, at(4), by=lin, version=1, now=at(2))
+    extension.extend(made.pk, at(4), by=lin, version=1, now=at(2))
     assert queries.balances(lin, queries.lab_facts(), at(2))[0].used == 4 * UNITS_PER_GPU_HOUR
 
 
@@ -316,7 +316,7 @@ def test_h0_an_extension_in_the_grace_makes_a_finished_reservation_active_from_t
     lin, gpus = member(), cards(1)
     made = reservation(lin, gpus, None, 2)
     booking.advance_one(made.pk, now=at(2))
-    late = booking.extend(made.pk, at(3), by=lin, version=None, now=at(2) + timedelta(minutes=9))
+    late = extension.extend(made.pk, at(3), by=lin, version=None, now=at(2) + timedelta(minutes=9))
     assert (late.status, late.end, spent(lin)) == (Status.ACTIVE, at(3), 3)
 
 
@@ -325,7 +325,7 @@ def test_h5_after_the_grace_it_is_too_late_to_extend() -> None:
     made = reservation(lin, cards(1), None, 2)
     booking.advance_one(made.pk, now=at(2))
     with pytest.raises(Refused) as caught:
-        booking.extend(made.pk, at(3), by=lin, version=None, now=at(2) + timedelta(minutes=10))
+        extension.extend(made.pk, at(3), by=lin, version=None, now=at(2) + timedelta(minutes=10))
     assert refusal(caught) == [Code.GRACE_OVER]
 
 
@@ -333,7 +333,7 @@ def test_lk_03_one_extension_key_extends_once() -> None:
     lin = member()
     made = reservation(lin, cards(1), None, 2)
     for _ in range(3):
-        assert booking.extend(made.pk, at(3), by=lin, version=1, now=at(1), key="link").end == at(3)
+        assert extension.extend(made.pk, at(3), by=lin, version=1, now=at(1), key="link").end == at(3)
     assert spent(lin) == 3
 
 
@@ -347,9 +347,9 @@ def test_h8_others_may_not_act_and_missing_looks_like_foreign(act: str) -> None:
     def do(pk: int) -> list[Code]:
         with pytest.raises(Refused) as caught:
             if act == "extend":
-                booking.extend(pk, at(9), by=stranger, version=1, now=at(1))
+                extension.extend(pk, at(9), by=stranger, version=1, now=at(1))
             else:
-                getattr(booking, act)(pk, by=stranger, version=1, now=at(1))
+                getattr(changes, act)(pk, by=stranger, version=1, now=at(1))
         return refusal(caught)
 
     stranger = admin(is_arbiter=False)
@@ -361,7 +361,7 @@ def test_h8_others_may_not_act_and_missing_looks_like_foreign(act: str) -> None:
 def test_h8_an_arbiter_may_act_and_the_audit_says_who() -> None:
     judge = arbiter()
     made = reservation(member(), cards(1), None, 8)
-    booking.release(made.pk, by=judge, version=1, now=at(1), origin="page")
+    changes.release(made.pk, by=judge, version=1, now=at(1), origin="page")
     assert AuditEntry.objects.get(verb="release").actor == judge
 
 
@@ -369,12 +369,12 @@ def test_h8_an_arbiter_may_act_and_the_audit_says_who() -> None:
 def test_a_form_made_before_the_last_change_is_stale(act: str) -> None:
     lin = member()
     made = reservation(lin, cards(1), None if act == "release" else 1, 8)
-    booking.extend(made.pk, at(9), by=lin, version=1, now=NOW)
+    extension.extend(made.pk, at(9), by=lin, version=1, now=NOW)
     with pytest.raises(Refused) as caught:
         if act == "extend":
-            booking.extend(made.pk, at(10), by=lin, version=1, now=NOW)
+            extension.extend(made.pk, at(10), by=lin, version=1, now=NOW)
         else:
-            getattr(booking, act)(made.pk, by=lin, version=1, now=NOW)
+            getattr(changes, act)(made.pk, by=lin, version=1, now=NOW)
     assert refusal(caught) == [Code.STALE]
 
 

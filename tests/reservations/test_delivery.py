@@ -16,7 +16,7 @@ from labgpu.notify.message import Message
 from labgpu.notify.transport import TransportError
 from reservations import looks, messages, tasks
 from reservations.models import CardState, Gpu, KeptMail, Member, Notification, Reservation, Ruling
-from reservations.services import arbitration, booking, conduct, delivery
+from reservations.services import arbitration, booking, changes, conduct, delivery, extension
 from reservations.services.delivery import Outcome, Sender
 from tests import mailserver
 from tests.factories import NOW, arbiter, at, cards, host, lab, member, request, reservation
@@ -157,7 +157,7 @@ def test_a_hostile_name_of_the_next_person_changes_neither_text_nor_page() -> No
 
 
 def _cancel(made: Reservation, now: datetime) -> None:
-    booking.cancel(made.pk, by=made.holder, version=made.version, now=now)
+    changes.cancel(made.pk, by=made.holder, version=made.version, now=now)
 
 
 def _move(made: Reservation, now: datetime) -> None:
@@ -167,11 +167,11 @@ def _move(made: Reservation, now: datetime) -> None:
 
 
 def _release(made: Reservation, now: datetime) -> None:
-    booking.release(made.pk, by=made.holder, version=made.version, now=now)
+    changes.release(made.pk, by=made.holder, version=made.version, now=now)
 
 
 def _extend(made: Reservation, now: datetime) -> None:
-    booking.extend(made.pk, made.end + timedelta(hours=1), by=made.holder, version=made.version, now=now)
+    extension.extend(made.pk, made.end + timedelta(hours=1), by=made.holder, version=made.version, now=now)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_reminder_to_stop_is_dropped_when_the_processes_have_gone_but_not_when
 def test_a_reminder_to_stop_is_dropped_when_the_reservation_was_extended_in_the_grace() -> None:
     lin = member("Lin")
     made = _over(lin, cards(1))
-    booking.extend(made.pk, at(5), by=lin, version=made.version, now=END + timedelta(minutes=1))
+    extension.extend(made.pk, at(5), by=lin, version=made.version, now=END + timedelta(minutes=1))
     sent(END + timedelta(minutes=2))
     assert states()[0] == ("overrun", "dropped", "the reservation was changed")
 

@@ -25,7 +25,7 @@ from labgpu.logs import MaskTokens
 from reservations import links
 from reservations.links import Link, LinkAction, link_for
 from reservations.models import AuditEntry, CardState, LedgerEntry, Member, Notification, Reservation
-from reservations.services import booking
+from reservations.services import booking, changes, extension
 from reservations.services.locking import Busy
 from reservations.views import links as view
 from tests.factories import arbiter, at, cards, lab, member, reservation
@@ -472,7 +472,7 @@ def test_after_another_change_the_page_says_how_things_stand_and_does_nothing(
     made: Reservation, action: LinkAction, clock: Any
 ) -> None:
     address = path(made, action)
-    booking.extend(made.pk, at(6), by=made.holder, version=1, now=PRESS)
+    extension.extend(made.pk, at(6), by=made.holder, version=1, now=PRESS)
     before = dump()
     for response, status in (
         (Client().get(address), 200), (Client().post(address, {"do": str(action), "end": at(7).isoformat()}), 409),
@@ -486,7 +486,7 @@ def test_after_another_change_the_page_says_how_things_stand_and_does_nothing(
 
 def test_a_release_link_of_what_somebody_else_released_says_so(made: Reservation, clock: Any) -> None:
     address = path(made)
-    booking.release(made.pk, by=arbiter(), version=1, now=PRESS - timedelta(minutes=2))
+    changes.release(made.pk, by=arbiter(), version=1, now=PRESS - timedelta(minutes=2))
     response = release(Client(), address)
     assert (response.status_code, "released at 17:50" in text(response)) == (200, True)
 
@@ -580,7 +580,7 @@ def test_presses_without_effect_are_limited_but_repeats_of_what_was_done_are_not
 
 
 def test_busy_is_tried_again_and_then_said(made: Reservation, monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
-    address, real, calls = path(made), booking.release, []
+    address, real, calls = path(made), changes.release, []
 
     def release_or_busy(*args: Any, **rest: Any) -> Reservation:
         calls.append(1)
@@ -588,7 +588,7 @@ def test_busy_is_tried_again_and_then_said(made: Reservation, monkeypatch: pytes
             raise Busy
         return real(*args, **rest)
 
-    monkeypatch.setattr(booking, "release", release_or_busy)
+    monkeypatch.setattr(changes, "release", release_or_busy)
     response = release(Client(), address)
     assert (response.status_code, response["Retry-After"], len(calls)) == (409, "2", 3)
     assert release(Client(), address).status_code == 200

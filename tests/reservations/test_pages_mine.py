@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from reservations.models import Allocation, CardState, Demerit, Reservation
-from reservations.services import booking, conduct
+from reservations.services import changes, conduct
 from tests.factories import NOW, at, cards, host, lab, member, reservation
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +48,7 @@ def test_now_coming_and_past_each_have_their_place(client, reader):
     reservation(reader, gpus[:1], None, 4)
     reservation(reader, gpus[1:2], 5, 8)
     gone = reservation(reader, gpus[2:], 1, 2)
-    booking.cancel(gone.pk, by=reader, version=None, now=NOW)
+    changes.cancel(gone.pk, by=reader, version=None, now=NOW)
     page = text(client.get("/mine"))
     assert "gpu-a: 0" in section(page, "active") and "/release" in section(page, "active")
     assert "gpu-a: 1" in section(page, "coming") and "/cancel" in section(page, "coming")
@@ -96,7 +96,7 @@ def test_quota_stands_in_numbers_beside_its_meter(client, reader):
 def test_past_shows_booked_against_seen(client, reader):
     one = reservation(reader, cards(1), None, 4)
     Allocation.objects.filter(reservation=one).update(first_seen=NOW + timedelta(minutes=5), last_seen=at(3))
-    booking.release(one.pk, by=reader, version=None, now=at(3))
+    changes.release(one.pk, by=reader, version=None, now=at(3))
     with time_machine.travel(at(5), tick=False):
         past = section(text(client.get("/mine")), "past")
     assert "14:00 – 18:00" in past and "seen Mon 30 Nov 14:05 – 17:00" in past and "released" in past
@@ -150,7 +150,7 @@ def test_queries_of_my_page_do_not_grow_with_what_is_ahead_behind_and_recorded(c
             (gpu,) = cards(1)
             reservation(reader, [gpu], 1, 2)
             gone = reservation(reader, [gpu], 3, 4)
-            booking.cancel(gone.pk, by=reader, version=None, now=NOW)
+            changes.cancel(gone.pk, by=reader, version=None, now=NOW)
             demerit = overrun(gone, f"overrun:{gone.pk}")
             conduct.dispute(demerit.pk, "no", by=reader, now=NOW)
         with CaptureQueriesContext(connection) as queries:

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from reservations.models import AuditEntry, CardState
-from reservations.services import booking, locking
+from reservations.services import changes, extension, locking
 from tests.factories import NOW, arbiter, at, cards, host, lab, member, reservation
 
 pytestmark = pytest.mark.django_db
@@ -139,7 +139,7 @@ def test_with_own_processes_running_it_takes_a_second_press(client, reader):
 
 def test_an_overtaken_form_is_409_and_the_page_shows_it_as_it_is(client, reader):
     one = reservation(reader, cards(1), None, 4)
-    booking.extend(one.pk, at(6), by=reader, version=None, now=NOW)
+    extension.extend(one.pk, at(6), by=reader, version=None, now=NOW)
     response = press(client, one, "release")
     assert response.status_code == 409 and "It was changed meanwhile" in text(response)
     assert 'name="version" value="2"' in text(response) and "20:00" in text(response)
@@ -243,7 +243,7 @@ def test_busy_is_409_with_a_time_to_try_again(client, reader, monkeypatch):
     def busy(*args, **kwargs):
         raise locking.Busy
 
-    monkeypatch.setattr(booking, "release", busy)
+    monkeypatch.setattr(changes, "release", busy)
     response = press(client, one, "release")
     assert (response.status_code, response["Retry-After"]) == (409, "2")
     assert "nothing was changed" in text(response)
@@ -270,7 +270,7 @@ def test_queries_do_not_grow_with_cards_and_history(client, reader):
     for number in (1, 3):
         one = reservation(reader, cards(number), None, 4)
         for step in range(number - 1):
-            one = booking.extend(one.pk, at(5 + step), by=reader, version=None, now=NOW)
+            one = extension.extend(one.pk, at(5 + step), by=reader, version=None, now=NOW)
         seen = Client()
         seen.force_login(member())
         with CaptureQueriesContext(connection) as queries:

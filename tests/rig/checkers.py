@@ -141,7 +141,7 @@ def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
     problems = []
     causes: dict[tuple[int, str], list[datetime]] = defaultdict(list)
     for pk, reservation, member, week, units, reason, at in rows(
-        plain, "SELECT id, reservation_id, member_id, week, units, reason, at FROM reservations_ledgerentry"
+        plain, "SELECT id, reservation_id, member_id, period, units, reason, at FROM reservations_ledgerentry"
     ):
         booked[reservation, member, _day(week)] += units
         causes[reservation, reason].append(at)
@@ -167,7 +167,10 @@ def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
 
 def overdrawn(plain: Any, allowance_hours: float) -> list[str]:
     """Accounts above the allowance in some week."""
-    found = rows(plain, "SELECT member_id, week, SUM(units) FROM reservations_ledgerentry GROUP BY member_id, week")
+    found = rows(
+        plain,
+        "SELECT member_id, period, SUM(units) FROM reservations_ledgerentry WHERE account = 'quota' GROUP BY member_id, period",
+    )
     limit = allowance_hours * 3600 * 100 * 100
     return [f"member {member}, week {week}: {int(units) / 36e6} h of {allowance_hours}" for member, week, units in found
             if units > limit]

@@ -25,7 +25,7 @@ from django.db import connection  # noqa: E402
 
 from reservations.models import Member, Reservation  # noqa: E402
 from reservations.rules.refusal import Refused  # noqa: E402
-from reservations.services import booking, locking  # noqa: E402
+from reservations.services import booking, changes, extension, locking  # noqa: E402
 from tests.rig.history import Writer  # noqa: E402
 from tests.rig.sabotage import without  # noqa: E402
 
@@ -116,9 +116,9 @@ class Client:
         common: dict[str, Any] = {"by": member, "version": asked.get("version", known.get("version")), "now": now}
         if op == "extend":
             new_end = _when(asked.get("end")) or datetime.fromisoformat(known["end"]) + timedelta(minutes=asked["minutes"])
-            done = booking.extend(pk, new_end, key=asked.get("key", ""), **common)
+            done = extension.extend(pk, new_end, key=asked.get("key", ""), **common)
         else:
-            done = {"cancel": booking.cancel, "release": booking.release, "undo": booking.undo_release}[op](pk, **common)
+            done = {"cancel": changes.cancel, "release": changes.release, "undo": changes.undo_release}[op](pk, **common)
         return {**_granted(done), "ended": done.ended_at.isoformat() if done.ended_at else None}
 
 

@@ -50,14 +50,23 @@ def _unclaimed(now: Any) -> Any:
     return Notification.objects.filter(state=Notification.State.DUE, due_at__lte=now)
 
 
+@contextmanager
+def _everywhere(name: str) -> Iterator[None]:
+    """Takes a helper away from every service that uses it."""
+    with ExitStack() as stack:
+        for service in ("booking", "extension"):
+            stack.enter_context(patch(f"reservations.services.{service}.{name}", lambda *_: None))
+        yield
+
+
 GUARDS: dict[str, Any] = {
     "lock": lambda: patch("reservations.services.locking.hold", _unlocked),
     "immediate": _deferred,
     "lock order": _unsorted,
-    "check of taken cards": lambda: patch("reservations.rules.booking._taken", lambda *_: ()),
-    "look-up of keys": lambda: patch("reservations.services.booking._repeated", lambda *_: None),
+    "check of taken cards": lambda: patch("reservations.rules.booking.taken_refusals", lambda *_: ()),
+    "look-up of keys": lambda: _everywhere("repeated"),
     "claim of messages": lambda: patch("reservations.services.delivery._free", _unclaimed),
-    "memory of keys": lambda: patch("reservations.services.booking._remember", lambda *_: None),
+    "memory of keys": lambda: _everywhere("remember"),
 }
 
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservations.rules.booking import Ask, Card, Facts, Holding, check, period
+from reservations.rules.booking import Ask, Card, Facts, Holding, PoolFacts, Refusal, decide, period
 from reservations.rules.interval import Interval
 from reservations.rules.policy import Policy
 from reservations.rules.quota import allowance_units
 from reservations.rules.refusal import RULE, Code
+from reservations.rules.windows import Timetable
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 NOW = datetime(2026, 11, 30, 6, tzinfo=UTC)  # Monday 14:00 in the lab
@@ -24,11 +25,20 @@ def at(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
+# One rate at all hours, walk-ins like any reservation: what these tables are not about.
+PLAIN = Policy(windows=(), walk_in_free_hours=0, walk_in_longest_s=72 * 3600, walk_in_cards=4)
+
+
+def check(wish: Ask, known: Facts) -> list[Refusal]:
+    return list(decide(wish, known).refusals)
+
+
 def facts(**changes: Any) -> Facts:
     """An approved PhD student with nothing booked, two free cards and one out of service."""
     plain = Facts(
-        now=NOW, zone=SHANGHAI, policy=Policy(), member_id=1, member_approved=True, member_role="phd",
+        now=NOW, zone=SHANGHAI, policy=PLAIN, member_id=1, member_approved=True, member_role="phd",
         cards={1: Card(1, "a:0", 100, True), 2: Card(2, "a:1", 100, True), 3: Card(3, "a:2", 100, False)},
+        pools={0: PoolFacts(frozenset({1, 2}), Timetable((), SHANGHAI, {}))},
         holdings=[], own=[], own_future=0, used={},
     )
     return replace(plain, **changes)
@@ -45,7 +55,7 @@ def held(card: int, start: float, end: float, by: int = 2) -> Holding:
 ALLOWED = [
     pytest.param(ask(), facts(), id="two cards for tonight"),
     pytest.param(ask(start=None, end=2), facts(), id="from now"),
-    pytest.param(ask(start=-1 / 60, end=2), facts(policy=Policy(raster_s=60)), id="a form a minute old means now"),
+    pytest.param(ask(start=-1 / 60, end=2), facts(policy=replace(PLAIN, raster_s=60)), id="a form a minute old means now"),
     pytest.param(ask(8, 8.5), facts(), id="A1: exactly 30 minutes"),
     pytest.param(ask(8, 80, cards=(1,)), facts(), id="A1: exactly 72 hours"),
     pytest.param(ask(), facts(holdings=[held(1, 6, 8), held(1, 16, 20)]), id="BT-07: back to back on both sides"),
@@ -149,7 +159,7 @@ def test_relaxing_a_limit_never_adds_a_refusal(
     wish = ask(start / 4, start / 4 + steps / 4, tuple(sorted(cards)))
     known = facts(own_future=ahead, used={WEEK: allowance_units(used)})
     before = {refusal.code for refusal in check(wish, known)}
-    after = {refusal.code for refusal in check(wish, replace(known, policy=replace(Policy(), **limit)))}
+    after = {refusal.code for refusal in check(wish, replace(known, policy=replace(PLAIN, **limit)))}
     assert after <= before
 
 

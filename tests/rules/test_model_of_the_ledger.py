@@ -20,7 +20,7 @@ from reservations.models import Gpu, LedgerEntry, Member, Pool
 from reservations.rules.lifecycle import Status
 from reservations.rules.refusal import Refused
 from reservations.rules.week import NoSuchLocalTime, typed_instant
-from reservations.services import booking
+from reservations.services import booking, changes, extension
 from tests.rig import world
 from tests.rig.model import DAY, HOUR, MINUTE, Booked, Model
 
@@ -152,10 +152,10 @@ class Play:
             if difference:
                 return difference
             expected = self.model.extend(one, end, self.now)
-            call = lambda: booking.extend(pk, end, **common)  # noqa: E731
+            call = lambda: extension.extend(pk, end, **common)  # noqa: E731
         else:
             expected = getattr(self.model, act)(one, self.now)
-            service = {"cancel": booking.cancel, "release": booking.release, "undo": booking.undo_release}[act]
+            service = {"cancel": changes.cancel, "release": changes.release, "undo": changes.undo_release}[act]
             call = lambda: service(pk, **common)  # noqa: E731
         self.told[-1] += f": {expected or 'yes'}"
         try:
@@ -172,7 +172,7 @@ class Play:
     def compare(self) -> str:
         """Ledger, holders at every edge from now on, and the balances that pages show."""
         booked: dict[tuple[int, Any], int] = {}
-        for member, week, units in LedgerEntry.objects.filter(member__in=self.members).values_list("member", "week", "units"):
+        for member, week, units in LedgerEntry.objects.filter(member__in=self.members).values_list("member", "period", "units"):
             booked[member, week] = booked.get((member, week), 0) + units
         expected: dict[tuple[int, Any], int] = {}
         for member, week, units in self.model.ledger:
@@ -218,8 +218,8 @@ def wall_clock_seconds(start: datetime, end: datetime) -> int:
     [
         patch("reservations.rules.week.week_of", lambda at, zone: (at.date() - at.weekday() * DAY)),
         patch("reservations.rules.quota.whole_seconds", wall_clock_seconds),
-        patch("reservations.services.booking._negative", lambda units: {}),
-        patch("reservations.services.booking._status_at", lambda reservation, now: Status(reservation.status)),
+        patch("reservations.services.held.scaled", lambda units, sign: units if sign > 0 else {}),
+        patch("reservations.services.extension.status_at", lambda reservation, now: Status(reservation.status)),
     ],
     ids=["week in UTC", "hours of the wall clock", "nothing returned", "status of the last sweep"],
 )

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservations.rules import quota
 from reservations.rules.interval import Interval
-from reservations.rules.quota import UNITS_PER_GPU_HOUR, allowance_units, charge, longest_affordable, overdrawn, unused
+from reservations.rules.quota import UNITS_PER_GPU_HOUR, Stretch, allowance_units, longest_affordable, overdrawn
 
 SHANGHAI, NEW_YORK = ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York")
 MONDAY = datetime(2026, 11, 29, 16, tzinfo=UTC)  # Monday 30 November 00:00 in Shanghai
@@ -17,6 +18,16 @@ WEEK, NEXT = date(2026, 11, 30), date(2026, 12, 7)
 
 def span(start_h: float, end_h: float) -> Interval:
     return Interval(MONDAY + timedelta(hours=start_h), MONDAY + timedelta(hours=end_h))
+
+
+def charge(held: Interval, weights: list[int], zone: ZoneInfo, within: Interval | None = None) -> dict[date, int]:
+    """What cards of these weights cost at the plain rate."""
+    return quota.charge([((Stretch(held),), weight) for weight in weights], zone, within)
+
+
+def unused(held: Interval, from_: datetime, weights: list[int], zone: ZoneInfo) -> dict[date, int]:
+    """What is returned when they are released at `from_`."""
+    return charge(held, weights, zone, Interval(from_, held.end)) if from_ < held.end else {}
 
 
 def gpu_hours(units: int) -> float:
@@ -95,7 +106,6 @@ def test_e2_each_week_must_have_room_for_its_own_part() -> None:
 def test_e2_the_refusal_knows_the_longest_that_fits(used: float, fits_until: float | None) -> None:
     # 10 GPU-hours a week, `used` of them gone; wanted: one card from hour 10 to hour 12.
     fits = longest_affordable(
-        MONDAY + timedelta(hours=10), MONDAY + timedelta(hours=12), [100],
-        {WEEK: int(used * UNITS_PER_GPU_HOUR)}, allowance_units(10), SHANGHAI, 900,
+        [((Stretch(span(10, 12)),), 100)], {WEEK: int(used * UNITS_PER_GPU_HOUR)}, allowance_units(10), SHANGHAI, 900
     )
     assert fits == (None if fits_until is None else MONDAY + timedelta(hours=fits_until))

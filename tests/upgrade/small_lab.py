@@ -15,7 +15,7 @@ def main() -> None:
     from datetime import timedelta
 
     from reservations.models import CardState, HostAccount, Ruling
-    from reservations.services import arbitration, booking, conduct, people, sightings
+    from reservations.services import arbitration, booking, changes, conduct, extension, people, sightings
     from tests.factories import NOW, admin, at, cards, host, lab, member, reservation
 
     lab(language="zh-hans")
@@ -31,11 +31,11 @@ def main() -> None:
     case = conduct.dispute(demerit.pk, "我的任务已经结束。", by=lin, now=at(6))
     arbitration.rule(case.pk, Ruling.Outcome.DECLINED, "采样清楚。", by=chief, version=1, now=at(7))
     early = reservation(wu, gpus[2:], None, 8, key="form-1")
-    booking.release(early.pk, by=wu, version=1, now=at(2))
+    changes.release(early.pk, by=wu, version=1, now=at(2))
     gone = reservation(wu, gpus[2:], 20, 24)
-    booking.cancel(gone.pk, by=wu, version=1, now=at(3))
+    changes.cancel(gone.pk, by=wu, version=1, now=at(3))
     longer = reservation(lin, gpus[:1], 24, 30, now=at(8))
-    booking.extend(longer.pk, at(32), by=lin, version=1, now=at(9))
+    extension.extend(longer.pk, at(32), by=lin, version=1, now=at(9))
     reservation(wu, gpus[1:], 6 * 24 + 8, 6 * 24 + 14, now=at(9))  # over a week's end
     sightings.record([sightings.Sighting(gpus[0].pk, CardState.State.FREE, at(4) + timedelta(minutes=20), utilization=0)])
 

@@ -1,0 +1,107 @@
+"""The values a decision rests on: what is asked, and everything read under the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from .interval import Interval
+from .policy import Policy
+from .windows import Timetable
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as asked: cards by name, or a `count` of any that fit; a period (`start` None = from now); a tier.
+
+    With a count, `pool_id`, `model` and `min_memory` (bytes) narrow the choice; None does not.
+    """
+
+    card_ids: tuple[int, ...]
+    start: datetime | None
+    end: datetime
+    tier: str
+    count: int = 0
+    pool_id: int | None = None
+    model: str | None = None
+    min_memory: int | None = None
+    several_hosts: bool = False
+
+    @property
+    def is_named(self) -> bool:
+        return bool(self.card_ids)
+
+    @property
+    def wanted(self) -> int:
+        """How many cards."""
+        return len(self.card_ids) or self.count
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a decision needs to know of a card. `pickable`: the system may choose it for a walk-in (D2)."""
+
+    id: int
+    label: str
+    weight: int
+    in_service: bool
+    pool_id: int = 0
+    host: str = ""
+    bus_id: str = ""
+    model: str = ""
+    memory: int | None = None
+    pickable: bool = True
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One card held for one interval by one reservation."""
+
+    card_id: int
+    interval: Interval
+    reservation_id: int
+    holder_id: int
+    holder_name: str
+    tier: str = ""
+    is_walk_in: bool = False
+
+
+@dataclass(frozen=True)
+class PoolFacts:
+    """A pool: which of its cards serve, its emergency reserve (G4) and quick cards (G7), its windows."""
+
+    card_ids: frozenset[int]  # those that serve
+    timetable: Timetable
+    reserve: int = 0
+    quick: int = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a decision rests on, read under the lock."""
+
+    now: datetime
+    zone: ZoneInfo
+    policy: Policy
+    member_id: int
+    member_approved: bool
+    member_role: str
+    cards: Mapping[int, Card]  # the named ones, or all that serve in the pools asked
+    pools: Mapping[int, PoolFacts]
+    holdings: Sequence[Holding]  # on the cards of these pools, from 2 h before the asked period to 2 h after
+    own: Sequence[Holding]  # everything the member holds or will hold
+    own_future: int  # the member's reservations that have not started
+    used: Mapping[date, int]  # units charged per quota week
+    free_used: Mapping[date, int] = field(default_factory=dict)  # free card-seconds taken per lab day
+    used_last: int | None = None  # the card the member used last
+
+
+def period(ask: Ask, facts: Facts) -> Interval | None:
+    """The interval that would be held: `now` for a start that is now or up to five minutes old (A4). None if empty."""
+    start = ask.start
+    oldest = facts.now - timedelta(seconds=facts.policy.form_age_s)
+    if start is None or oldest <= start <= facts.now:
+        start = facts.now
+    return Interval(start, ask.end) if start < ask.end else None

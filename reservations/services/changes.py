@@ -1,0 +1,113 @@
+"""Releasing, undoing a release, cancelling: the ends that people give their reservations (H0, H4, E3)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from .. import permissions
+from ..models import Member, Reservation
+from ..rules import booking as rules
+from ..rules.interval import Interval
+from ..rules.lifecycle import Status
+from ..rules.refusal import Code, Refused, refuse
+from . import audit, extension, fees, outbox
+from .held import (
+    Held,
+    Reason,
+    end_now,
+    locked,
+    own_others,
+    own_processes_seen,
+    post_both,
+    pressed,
+    reopen,
+    require,
+    set_status,
+    taken,
+)
+
+
+def release(
+    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page",
+    knowing_it_runs: bool = False, pressed_by: int | None = None,
+) -> Reservation:
+    """Ends an active reservation now and returns what has not elapsed (H4, E3).
+
+    With processes of the holder still seen on a card it is refused once (`STILL_RUNNING`) unless `knowing_it_runs`:
+    LabGPU ends no process. Repeating a release that was done returns it as it stands. `pressed_by`: the member who was
+    signed in when the link of `by` was pressed; only the audit keeps it.
+    """
+    with locked(reservation_id, by, permissions.Action.RELEASE, None, now) as held:
+        reservation = held.reservation
+        if reservation.status == Status.RELEASED:
+            return reservation
+        if version is not None and version != reservation.version:
+            raise refuse(Code.STALE)
+        require(reservation, Status.RELEASED, now)
+        if not knowing_it_runs and own_processes_seen(held):
+            raise refuse(Code.STILL_RUNNING)
+        post_both(held, _rest(held, now), Reason.RELEASED, now, sign=-1)
+        end_now(held, Status.RELEASED, now)
+        audit.note(
+            "release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **pressed(pressed_by)
+        )
+        return reservation
+
+
+def undo_release(
+    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page",
+    pressed_by: int | None = None,
+) -> Reservation:
+    """Takes a release back within its time, if what was given back is still there; charges it again at the old price."""
+    with locked(reservation_id, by, permissions.Action.RELEASE, version, now) as held:
+        reservation = held.reservation
+        ended = reservation.ended_at
+        if reservation.status != Status.RELEASED or ended is None:
+            raise refuse(Code.WRONG_STATUS, status=reservation.status)
+        limit = ended + timedelta(seconds=held.lab.policy.release_undo_s)
+        if now >= min(limit, reservation.end):
+            raise refuse(Code.UNDO_OVER)
+        _refuse_undo(held, Interval(ended, reservation.end), now)
+        reopen(held, reservation.end)
+        post_both(held, _rest(held, ended), Reason.UNDONE, now)
+        outbox.write_ending(reservation, held.lab.policy, now)
+        audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
+        return reservation
+
+
+def cancel(
+    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page", reason: str = ""
+) -> Reservation:
+    """Cancels a reservation that has not started and returns its charge, less the fee of a late cancellation (E3).
+
+    Repeating it returns it as it stands.
+    """
+    with locked(reservation_id, by, permissions.Action.CANCEL, None, now) as held:
+        reservation = held.reservation
+        if reservation.status == Status.CANCELLED:
+            return reservation
+        if version is not None and version != reservation.version:
+            raise refuse(Code.STALE)
+        require(reservation, Status.CANCELLED, now)
+        set_status(held, Status.CANCELLED, ended_at=now)
+        post_both(held, None, Reason.CANCELLED, now, sign=-1)
+        fees.keep(held, now)
+        audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
+        return reservation
+
+
+def _rest(held: Held, from_: datetime) -> Interval:
+    """The booked time that has not elapsed at `from_`."""
+    return Interval(max(from_, held.reservation.start), held.reservation.end)
+
+
+def _refuse_undo(held: Held, span: Interval, now: datetime) -> None:
+    """Raises when what the release gave back is no longer there: the cards, the hours, the room under the cap."""
+    own, holder = own_others(held, now), held.reservation.holder
+    refusals = [
+        *taken(held, span, None),
+        *rules.crowd_refusals(span, len(held.allocations), own, held.lab.policy, holder.role),
+        *(rules.Refusal(one.code, one.facts) for one in extension.quota_for(held, held.prices, within=span)),
+    ]
+    if refusals:
+        raise Refused(refusals)

@@ -1,0 +1,247 @@
+"""Extending a reservation, and how far that could go (H5, H0)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from .. import permissions, queries
+from ..models import Allocation, Member, Reservation
+from ..rules import booking as rules
+from ..rules.interval import Interval
+from ..rules.kinds import Kind
+from ..rules.lifecycle import Status
+from ..rules.quota import Price, allowance_units, charge, free_seconds
+from ..rules.refusal import Alternative, Code, Refused, refuse
+from ..rules.supply import room_in_pool
+from ..rules.week import day_start, last_open_day, on_raster, round_to_raster, weeks_of
+from . import audit, booking, fees, outbox
+from .held import (
+    TINY,
+    Account,
+    Held,
+    Reason,
+    add_price,
+    held_by,
+    locked,
+    own_others,
+    post,
+    pressed,
+    remember,
+    reopen,
+    repeated,
+    status_at,
+    taken,
+)
+
+
+def extend(
+    reservation_id: int, new_end: datetime, *, by: Member, version: int | None, now: datetime, origin: str = "page",
+    key: str = "", pressed_by: int | None = None,
+) -> Reservation:
+    """Moves the end later while the cards are free and quota and windows allow (H5); also within the grace (H0).
+
+    A repeat of the same key returns the reservation as it stands. Raises `Refused`; the refusal says the longest
+    possible end.
+    """
+    fingerprint = hashlib.sha256(f"extend {reservation_id} {new_end.isoformat()}".encode()).hexdigest()
+    with locked(reservation_id, by, permissions.Action.EXTEND, None, now) as held:
+        if done := repeated(by, key, fingerprint):
+            return done
+        reservation, lab = held.reservation, held.lab
+        if version is not None and version != reservation.version:
+            raise refuse(Code.STALE)
+        _refuse_unextendable(held, new_end, now)
+        old_end = reservation.end
+        added = Interval(old_end, new_end)
+        facts = _facts(held, added, now)
+        prices = _prices(held, added, facts)
+        add_price(held, prices)
+        if reservation.status == Status.FINISHED:
+            reopen(held, new_end)
+        else:
+            reservation.end = new_end
+            reservation.version += 1
+            reservation.save(update_fields=["end", "version"])
+            Allocation.objects.filter(reservation=reservation, end=old_end).update(end=new_end)
+        cards = [(prices[row.gpu_id], row.weight) for row in held.allocations]
+        post(reservation, charge(cards, lab.zone), Reason.EXTENDED, now)
+        if reservation.kind == Kind.WALK_IN:
+            for price, _ in cards:
+                post(reservation, free_seconds(price, 1, lab.zone), Reason.EXTENDED, now, account=Account.FREE)
+        fees.return_for([row.gpu_id for row in held.allocations], added, lab, now)
+        outbox.write_ending(reservation, lab.policy, now)
+        audit.note(
+            "extend", reservation, actor=by, origin=origin, now=now,
+            old_end=old_end.isoformat(), new_end=new_end.isoformat(), **pressed(pressed_by),
+        )
+        remember(by, key, fingerprint, reservation, now)
+        return reservation
+
+
+def longest_end(reservation: Reservation, *, now: datetime) -> datetime | None:
+    """The latest end the reservation could be extended to now, or None when it cannot be extended (H5)."""
+    return _longest(held_by(reservation), now)
+
+
+def quota_for(
+    held: Held, cards: Sequence[tuple[Price, int]], within: Interval | None = None
+) -> list[rules.Refusal]:
+    """What the holder's weekly allowance says against these cards' time (the part inside `within`)."""
+    lab = held.lab
+    if within is not None:
+        cards = [(tuple(one for one in _cut(price, within)), weight) for price, weight in cards]
+    span = Interval(cards[0][0][0].interval.start, cards[0][0][-1].interval.end)
+    role = lab.policy.role(held.reservation.holder.role)
+    used = queries.units_used(held.reservation.holder_id, [week for week, _ in weeks_of(span, lab.zone)])
+    return list(
+        rules.quota_refusals(
+            cards, used=used, allowance=allowance_units(role.weekly_hours if role else 0), zone=lab.zone,
+            policy=lab.policy, asked_start=None,
+        )
+    )
+
+
+def _cut(price: Price, within: Interval) -> Price:
+    parts = ((one, one.interval.cut(within)) for one in price)
+    return tuple(type(one)(part, one.rate, one.free) for one, part in parts if part)
+
+
+def _facts(held: Held, added: Interval, now: datetime) -> rules.Facts:
+    reservation = held.reservation
+    ask = rules.Ask(tuple(row.gpu_id for row in held.allocations), added.start, added.end, reservation.tier)
+    return booking.facts_for(reservation.holder, ask, held.lab, now)
+
+
+def _prices(held: Held, added: Interval, facts: rules.Facts) -> Mapping[int, Price]:
+    cards = [facts.cards[row.gpu_id] for row in held.allocations]
+    return rules.prices_for(cards, added, Kind(held.reservation.kind), facts)
+
+
+def _most_length(held: Held) -> timedelta:
+    policy = held.lab.policy
+    return timedelta(seconds=policy.walk_in_longest_s) if held.reservation.kind == Kind.WALK_IN else policy.longest
+
+
+def _window_refusals(held: Held, end: datetime, facts: rules.Facts) -> list[rules.Refusal]:
+    """What the windows say against the reservation until `end`; what they say of time already booked is past mending."""
+    reservation, lab = held.reservation, held.lab
+    found = rules.window_refusals(
+        Interval(reservation.start, end), Kind(reservation.kind), list(facts.pools.values()), asked_start=None,
+        policy=lab.policy, zone=lab.zone,
+    )
+    return [one for one in found if one.facts.get("end") is None or one.facts["end"] > reservation.end]
+
+
+def _reserve_refusals(held: Held, added: Interval, facts: rules.Facts) -> list[rules.Refusal]:
+    """Cards that the pool keeps back from so long a reservation (G4, G7)."""
+    whole = Interval(held.reservation.start, added.end)
+    short = whole.length <= timedelta(seconds=held.lab.policy.reserve_walk_in_s)
+    kind = Kind(held.reservation.kind) if short else Kind.PLANNED
+    refusals = []
+    for pool_id, pool in facts.pools.items():
+        count = sum(facts.cards[row.gpu_id].pool_id == pool_id for row in held.allocations)
+        room = room_in_pool(pool, facts, added, kind, held.reservation.tier)
+        if (pool.reserve or pool.quick) and room < count:
+            refusals.append(rules.Refusal(Code.RESERVE_KEPT, {"reserve": pool.reserve, "quick": pool.quick}))
+    return refusals
+
+
+def _longest(held: Held, now: datetime) -> datetime | None:
+    reservation, lab = held.reservation, held.lab
+    policy = lab.policy
+    status = status_at(reservation, now)
+    in_grace = status == Status.FINISHED and now < reservation.end + policy.grace
+    if not in_grace and status not in (Status.BOOKED, Status.ACTIVE):
+        return None
+    limit = round_to_raster(reservation.start + _most_length(held), policy.raster_s, lab.zone, up=False)
+    open_until = last_open_day(now, lab.zone, days_before=policy.opens_days, at=policy.opens_time)
+    limit = min(limit, day_start(open_until + timedelta(days=1), lab.zone))
+    for row in held.allocations:
+        following = queries.next_holding(row.gpu_id, reservation.end, not_of=reservation.pk)
+        if following:
+            limit = min(limit, following.interval.start)
+    if limit <= reservation.end or not reservation.holder.is_approved:
+        return None
+    facts = _facts(held, Interval(reservation.end, limit), now)
+    if any(rules.service_refusals(facts.cards.values())):
+        return None
+    found = _within_windows(held, limit, facts)
+    limit = _within_caps(held, found, now) if found else reservation.end
+    if limit <= reservation.end or _reserve_refusals(held, Interval(reservation.end, limit), facts):
+        return None
+    prices = _prices(held, Interval(reservation.end, limit), facts)
+    for refusal in quota_for(held, [(prices[row.gpu_id], row.weight) for row in held.allocations]):
+        fits = refusal.facts["fits"]
+        if fits is None:
+            return None
+        limit = min(limit, fits)
+    return limit if limit > max(reservation.end, now) else None
+
+
+def _within_windows(held: Held, limit: datetime, facts: rules.Facts) -> datetime | None:
+    """The latest end up to `limit` that the windows allow."""
+    while refusals := _window_refusals(held, limit, facts):
+        ends = [one.alternative.values["end"] for one in refusals if one.alternative]
+        if len(ends) < len(refusals) or min(ends) <= held.reservation.end or min(ends) >= limit:
+            return None
+        limit = min(ends)
+    return limit
+
+
+def _within_caps(held: Held, limit: datetime, now: datetime) -> datetime:
+    """The latest end up to `limit` with no more cards at once than allowed."""
+    own, policy, holder = own_others(held, now), held.lab.policy, held.reservation.holder
+    end = held.reservation.end
+    turns = sorted({end, *(one.interval.start for one in own if one.interval.start > end)})
+    for turn in turns:  # more cards than the cap can only begin where the stretch or another reservation begins
+        instant = Interval(turn, turn + TINY)
+        if turn < limit and any(rules.crowd_refusals(instant, len(held.allocations), own, policy, holder.role)):
+            limit = turn
+    return limit
+
+
+def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
+    """Raises every reason why the end cannot move to `new_end` (H5)."""
+    reservation, lab = held.reservation, held.lab
+    policy = lab.policy
+    status = status_at(reservation, now)
+    if status == Status.FINISHED:
+        if now >= reservation.end + policy.grace:
+            raise refuse(Code.GRACE_OVER)
+    elif status not in (Status.BOOKED, Status.ACTIVE):
+        raise refuse(Code.WRONG_STATUS, status=str(status))
+    longest = _longest(held, now)
+    instead = Alternative({"end": longest}) if longest else None
+    if new_end <= max(reservation.end, now):
+        raise refuse(Code.NOT_LATER, instead, longest=longest)
+    refusals = []
+    if not reservation.holder.is_approved:
+        refusals.append(rules.Refusal(Code.NOT_APPROVED))
+    if not on_raster(new_end, policy.raster_s, lab.zone):
+        nearest = round_to_raster(new_end, policy.raster_s, lab.zone, up=True)
+        refusals.append(
+            rules.Refusal(Code.OFF_RASTER, {"minutes": policy.raster_s / 60}, Alternative({"end": nearest}))
+        )
+    if new_end - reservation.start > _most_length(held):
+        code = Code.WALK_IN_LONG if reservation.kind == Kind.WALK_IN else Code.TOO_LONG
+        refusals.append(rules.Refusal(code, {"hours": _most_length(held).total_seconds() / 3600}, instead))
+        raise Refused(refusals)  # what stands beyond the limit is of no use to the reader
+    added = Interval(reservation.end, new_end)
+    facts = _facts(held, added, now)
+    against = [
+        *rules.day_refusals(added, now=now, zone=lab.zone, policy=policy),
+        *_window_refusals(held, new_end, facts),
+        *_reserve_refusals(held, added, facts),
+    ]
+    refusals += [rules.Refusal(one.code, one.facts, instead) for one in against]
+    refusals += rules.service_refusals(facts.cards.values())
+    refusals += taken(held, added, instead)
+    refusals += rules.crowd_refusals(
+        added, len(held.allocations), own_others(held, now), policy, reservation.holder.role
+    )
+    prices = _prices(held, added, facts)
+    refusals += quota_for(held, [(prices[row.gpu_id], row.weight) for row in held.allocations])
+    if refusals:
+        raise Refused(refusals)

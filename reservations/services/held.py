@@ -1,0 +1,236 @@
+"""A reservation under the lock, and the rows that every change of it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, OperationalError
+
+from .. import permissions, queries
+from ..models import Allocation, CardState, IdempotencyKey, LedgerEntry, Member, Reservation
+from ..queries import LabFacts
+from ..rules import booking as rules
+from ..rules.interval import Interval
+from ..rules.kinds import Kind
+from ..rules.lifecycle import Status, can_become
+from ..rules.quota import Price, Stretch, charge, free_seconds, price_from_json, price_to_json
+from ..rules.refusal import Alternative, Code, refuse
+from . import locking
+
+TINY = timedelta(microseconds=1)
+Account, Reason = LedgerEntry.Account, LedgerEntry.Reason
+
+
+@dataclass(frozen=True)
+class Held:
+    """A reservation with its holding rows, read under the lock (or, for a page, without)."""
+
+    reservation: Reservation
+    allocations: list[Allocation]
+    lab: LabFacts
+
+    @property
+    def interval(self) -> Interval:
+        """The booked time."""
+        return Interval(self.reservation.start, self.reservation.end)
+
+    @property
+    def prices(self) -> list[tuple[Price, int]]:
+        """Each card's price and weight as booked; a row of 0.1.0 has the plain rate."""
+        return [(self._price(row), row.weight) for row in self.allocations]
+
+    def _price(self, row: Allocation) -> Price:
+        return price_from_json(row.price) if row.price else (Stretch(self.interval),)
+
+    def charge(self, within: Interval | None = None) -> dict[date, int]:
+        """Units of the quota account for the part inside `within`."""
+        return charge(self.prices, self.lab.zone, within)
+
+    def free_time(self, within: Interval | None = None) -> dict[date, int]:
+        """Free card-seconds per lab day for the part inside `within` (a walk-in's; D2)."""
+        return _sum(free_seconds(price, 1, self.lab.zone, within) for price, _ in self.prices)
+
+
+def _sum(parts: Iterator[dict[date, int]]) -> dict[date, int]:
+    total: dict[date, int] = {}
+    for part in parts:
+        for day, seconds in part.items():
+            total[day] = total.get(day, 0) + seconds
+    return total
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turns the database's last word on an overlap into a refusal (the law's check speaks first, and better)."""
+    try:
+        yield
+    except (IntegrityError, OperationalError) as problem:
+        if "no_double_booking" in str(problem):
+            raise refuse(Code.CARD_TAKEN, card="", holder="", start=None, end=None, reservation=None) from problem
+        raise
+
+
+@contextmanager
+def locked(
+    reservation_id: int, by: Member, action: permissions.Action, version: int | None, now: datetime
+) -> Iterator[Held]:
+    """The door to every change: lock, re-read, right to act, version. Raises `Refused`."""
+    found = Reservation.objects.filter(pk=reservation_id).values_list("holder", flat=True).first()
+    if found is None:
+        raise refuse(Code.NOT_YOURS)
+    card_ids = Allocation.objects.filter(reservation=reservation_id).values_list("gpu", flat=True)
+    # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
+    with guarded(), locking.hold(members=[found, by.pk], cards=queries.pool_mates(card_ids)):
+        reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
+        if not permissions.may(by, action, reservation):
+            raise refuse(Code.NOT_YOURS)
+        if version is not None and version != reservation.version:
+            raise refuse(Code.STALE)
+        yield held_by(reservation)
+
+
+def held_by(reservation: Reservation) -> Held:
+    """The reservation with its rows as they stand."""
+    rows = list(Allocation.objects.filter(reservation=reservation).order_by("gpu"))
+    return Held(reservation, rows, queries.lab_facts())
+
+
+def status_at(reservation: Reservation, now: datetime) -> Status:
+    """The status by the clock: the sweep that writes it down may be late."""
+    status = Status(reservation.status)
+    if status == Status.BOOKED and reservation.start <= now:
+        status = Status.ACTIVE
+    if status == Status.ACTIVE and reservation.end <= now:
+        status = Status.FINISHED
+    return status
+
+
+def require(reservation: Reservation, new: Status, now: datetime) -> None:
+    """Refuses a change the life of a reservation does not know."""
+    status = status_at(reservation, now)
+    if status == Status.FINISHED or not can_become(status, new):
+        raise refuse(Code.WRONG_STATUS, status=str(status))
+
+
+def own_processes_seen(held: Held) -> bool:
+    """Whether the sensor last saw processes of the holder on a card of the reservation."""
+    states = CardState.objects.filter(gpu__in=[row.gpu_id for row in held.allocations])
+    return any(held.reservation.holder_id in state.owner_ids for state in states)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def set_status(held: Held, status: Status, *, ended_at: datetime | None) -> None:
+    reservation = held.reservation
+    reservation.status, reservation.ended_at = status, ended_at
+    reservation.version += 1
+    reservation.save(update_fields=["status", "ended_at", "version"])
+    Allocation.objects.filter(reservation=reservation).update(status=status)
+
+
+def end_now(held: Held, status: Status, now: datetime) -> None:
+    """Ends the holding of every card at `now`."""
+    set_status(held, status, ended_at=now)
+    for row in held.allocations:
+        if row.end > now:
+            Allocation.objects.filter(pk=row.pk).update(end=max(now, row.start + TINY))
+
+
+def reopen(held: Held, end: datetime) -> None:
+    """Makes an ended reservation hold again until `end` (H0)."""
+    reservation = held.reservation
+    reservation.status, reservation.ended_at, reservation.end = Status.ACTIVE, None, end
+    reservation.version += 1
+    reservation.save(update_fields=["status", "ended_at", "end", "version"])
+    Allocation.objects.filter(reservation=reservation).update(status=Status.ACTIVE, end=end)
+
+
+def add_price(held: Held, added: Mapping[int, Price]) -> None:
+    """Keeps the price of added time with each card (by card id)."""
+    for row in held.allocations:
+        whole = (*held._price(row), *added[row.gpu_id])
+        Allocation.objects.filter(pk=row.pk).update(price=price_to_json(whole))
+
+
+def post(
+    reservation: Reservation, units: Mapping[date, int], reason: str, now: datetime, *, account: str = Account.QUOTA
+) -> None:
+    """Writes the ledger's rows, one per period that moves."""
+    LedgerEntry.objects.bulk_create(
+        [
+            LedgerEntry(
+                member_id=reservation.holder_id, account=account, period=period, units=amount, reason=reason,
+                reservation=reservation, at=now,
+            )
+            for period, amount in sorted(units.items())
+            if amount
+        ]
+    )
+
+
+def post_both(
+    held: Held, within: Interval | None, reason: str, now: datetime, *, sign: int = 1
+) -> None:
+    """Charges (or, with `sign` -1, returns) the part inside `within`: its units and its free time."""
+    post(held.reservation, scaled(held.charge(within), sign), reason, now)
+    if held.reservation.kind == Kind.WALK_IN:
+        post(held.reservation, scaled(held.free_time(within), sign), reason, now, account=Account.FREE)
+
+
+def scaled(units: Mapping[date, int], sign: int) -> dict[date, int]:
+    return {period: sign * amount for period, amount in units.items()}
+
+
+def taken(held: Held, span: Interval, instead: Alternative | None) -> list[rules.Refusal]:
+    """A refusal for each card of the reservation that somebody else holds in `span`."""
+    card_ids = [row.gpu_id for row in held.allocations]
+    names = queries.cards(card_ids)
+    return [
+        rules.Refusal(
+            Code.CARD_TAKEN,
+            {
+                "card": names[one.card_id].label, "holder": one.holder_name, "start": one.interval.start,
+                "end": one.interval.end, "reservation": one.reservation_id,
+            },
+            instead,
+        )
+        for one in queries.holdings_between(card_ids, span.start, span.end)
+        if one.reservation_id != held.reservation.pk
+    ]
+
+
+def own_others(held: Held, now: datetime) -> list[rules.Holding]:
+    """What the holder has beside this reservation, from now on."""
+    mine = queries.holdings_of(held.reservation.holder_id, now)
+    return [one for one in mine if one.reservation_id != held.reservation.pk]
+
+
+# --- one effect per key (P3) ----------------------------------------------------------------------------------------
+
+
+def repeated(actor: Member, key: str, fingerprint: str) -> Reservation | None:
+    """The answer given the first time this key was used; refuses another request under the same key."""
+    if not key:
+        return None
+    kept = IdempotencyKey.objects.filter(actor=actor, key=key).select_related("reservation__holder").first()
+    if kept is None:
+        return None
+    if kept.fingerprint != fingerprint:
+        raise refuse(Code.KEY_REUSED)
+    return kept.reservation
+
+
+def remember(actor: Member, key: str, fingerprint: str, reservation: Reservation, now: datetime) -> None:
+    """Writes the key with its effect."""
+    if key:
+        IdempotencyKey.objects.create(actor=actor, key=key, fingerprint=fingerprint, reservation=reservation, at=now)
+
+
+def pressed(by: int | None) -> dict[str, Any]:
+    """Who was signed in when somebody else's link was pressed; only the audit keeps it."""
+    return {} if by is None else {"pressed_by": by}
