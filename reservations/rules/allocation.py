@@ -40,14 +40,14 @@ def waste_beside(wanted: Interval, held: Iterable[Interval], now: datetime) -> t
     return total
 
 
-_Order = tuple[int, timedelta, int, tuple[str, ...], tuple[tuple[str, str, int], ...]]
+Preference = tuple[int, timedelta, int, tuple[str, ...], tuple[tuple[str, str, int], ...]]
 
 
 def _in_order(candidates: Iterable[Candidate]) -> tuple[int, ...]:
     return tuple(one.card_id for one in sorted(candidates, key=lambda one: (one.bus_id, one.host, one.card_id)))
 
 
-def _order(candidates: Sequence[Candidate]) -> _Order:
+def preference(candidates: Sequence[Candidate]) -> Preference:
     """G2's order over whole choices: fewest hosts, least waste, most of the cards used last, lowest bus ids; then names,
     so that one choice is always the first.
     """
@@ -80,7 +80,7 @@ def choose(candidates: Iterable[Candidate], count: int, *, several_hosts: bool =
             least = count - taken - sum(sizes[: fewest - hosts - 1])
             for more in range(max(1, least), min(len(cards), count - taken) + 1):
                 key, whole = (hosts + 1, taken + more), part + cards[:more]
-                if key not in best or _order(whole) < _order(best[key]):
+                if key not in best or preference(whole) < preference(best[key]):
                     best[key] = whole
     return _in_order(best[fewest, count])
 
@@ -138,10 +138,10 @@ class _Search:
     def __init__(self, blockers: Mapping[int, Sequence[Blocker]], count: int) -> None:
         self.blockers, self.count = blockers, count
         self.best: Choice | None = None
-        self._bound: tuple[_Price, _Order] | None = None
+        self._bound: tuple[_Price, Preference] | None = None
 
     def over(self, group: Sequence[Candidate]) -> None:
-        order = sorted(group, key=lambda one: (_price(self.blockers.get(one.card_id, ())), _order([one])))
+        order = sorted(group, key=lambda one: (_price(self.blockers.get(one.card_id, ())), preference([one])))
         self._extend(order, 0, [], {})
 
     def _extend(self, order: Sequence[Candidate], position: int, chosen: list[Candidate], inside: dict[int, Blocker]) -> None:
@@ -149,7 +149,7 @@ class _Search:
         if self._bound is not None and price > self._bound[0]:
             return
         if len(chosen) == self.count:
-            whole = (price, _order(chosen))
+            whole = (price, preference(chosen))
             if self._bound is None or whole < self._bound:
                 self._bound, self.best = whole, Choice(_in_order(chosen), frozenset(inside))
             return

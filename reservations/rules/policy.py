@@ -15,7 +15,6 @@ from .windows import Days, Mode, Window
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 WITHOUT_LIMIT = 10**9  # hours, cards or reservations: more than any lab has
-MODES = ("person", "project", "mixed")
 
 
 class BadPolicy(ValueError):
@@ -67,38 +66,22 @@ class Policy:
     opens_days: int = 14
     opens_at: str = "12:00"
     form_age_s: int = 5 * MINUTE
-    # B. People and projects
+    # B. People
     roles: Mapping[str, Role] = field(default_factory=lambda: _roles(20, 60, 100, 100))
     cards_at_once: int = 4
     open_future: int = 6
-    mode: str = "mixed"
-    project_weekly_hours: int = 240
-    project_share: int = 50  # percent of a pool that one project may hold at once, rounded down, at least 1
     # C. Priority, strongest first
     tiers: tuple[str, ...] = ("deadline", "regular", "exploration")
     granted_tiers: tuple[str, ...] = ("deadline",)
-    free_tiers: tuple[str, ...] = ("exploration",)  # the only ones without a project in mixed mode (B5)
-    moving_tiers: tuple[str, ...] = ("exploration",)  # "may move" is on by default for these (D5)
-    grant_days: int = 28
-    grant_again_days: int = 90
-    # D. Three kinds by start, and displacement
+    # D. Three kinds by start
     freezes_at: str = "20:00"
-    closes_at: str = "18:00"
     walk_in_longest_s: int = 8 * HOUR
     walk_in_cards: int = 2
     walk_in_free_hours: int = 16
-    displacement: bool = True
-    safe_after: int = 2  # displaced this often, never again (D4)
-    cool_down_s: int = 7 * DAY
     # E. Quota
-    elastic: bool = True
-    elastic_within_s: int = 48 * HOUR
-    elastic_safe_s: int = 2 * HOUR
     late_cancel_s: int = 2 * HOUR
     late_cancel_percent: int = 25
     late_cancel_first_s: int = 8 * HOUR
-    returned_late_s: int = 48 * HOUR
-    returned_valid_s: int = 7 * DAY
     # F. Windows; what none covers is open at the plain rate
     windows: tuple[Window, ...] = BALANCED_WINDOWS
     long_s: int = 4 * HOUR  # the least length in a `long` window
@@ -107,47 +90,27 @@ class Policy:
     quick_cards: int = 0
     reserve_walk_in_s: int = 2 * HOUR
     quick_s: int = 2 * HOUR
-    several_hosts: bool = False
     # H. Life of a reservation
     release_undo_s: int = 10 * MINUTE
-    booking_undo_s: int = 10
-    confirmation: bool = True
-    no_show_s: int = 30 * MINUTE
-    confirmed_no_show_s: int = 60 * MINUTE
-    no_show_kept_s: int = 2 * HOUR
-    give_back_s: int = 60 * MINUTE
-    extend_ahead_s: int = 8 * HOUR
-    extend_free_s: int = 8 * HOUR
-    done_release_s: int = 10 * MINUTE
     # I. What the cards say
     overrun_grace_s: int = 10 * MINUTE
     overrun_first_sight_s: int = 60 * MINUTE
     overrun_unwaited_s: int = 60 * MINUTE
     samples_in_a_row: int = 3
     clock_tolerance_s: int = 30
-    idle_notice_s: int = 30 * MINUTE
-    idle_second_s: int = 60 * MINUTE
-    idle_forfeit_s: int | None = 120 * MINUTE  # None: flagged only
     # J. Conduct
     overrun_points: int = 1
-    one_step_points: int = 1
-    two_steps_points: int = 3
-    case_points: int = 5
     point_life_s: int = 30 * DAY
     dispute_s: int = 7 * DAY
     # K. Messages and the waitlist
     ending_notice_s: int = 10 * MINUTE
     link_life_s: int = 24 * HOUR
-    offer_s: int = 15 * MINUTE
-    offer_ahead_s: int = 2 * HOUR
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
             if one.type == "int" and not _is_whole(value):
                 raise BadPolicy(f"{one.name} takes a whole number, 0 or more")
-            if one.type == "bool" and not isinstance(value, bool):
-                raise BadPolicy(f"{one.name} takes true or false")
         if not 1 <= self.raster_s <= HOUR or DAY % self.raster_s:
             raise BadPolicy("raster_s takes a divisor of a day, at most an hour")
         if not 1 <= self.shortest_s <= self.longest_s:
@@ -156,29 +119,19 @@ class Policy:
             raise BadPolicy("samples_in_a_row, cards_at_once, open_future and walk_in_cards take 1 or more")
         if self.opens_days > 3660:
             raise BadPolicy("opens_days takes at most 3660")
-        if self.mode not in MODES:
-            raise BadPolicy(f"mode takes one of {', '.join(MODES)}")
-        for name in ("project_share", "late_cancel_percent"):
-            if getattr(self, name) > 100:
-                raise BadPolicy(f"{name} takes a percentage, 0 to 100")
+        if self.late_cancel_percent > 100:
+            raise BadPolicy("late_cancel_percent takes a percentage, 0 to 100")
         if not self.tiers or len(set(self.tiers)) != len(self.tiers):
             raise BadPolicy("tiers takes at least one code, each once")
-        for name in ("granted_tiers", "free_tiers", "moving_tiers"):
-            if not set(getattr(self, name)) <= set(self.tiers):
-                raise BadPolicy(f"{name} takes codes of tiers")
+        if not set(self.granted_tiers) <= set(self.tiers):
+            raise BadPolicy("granted_tiers takes codes of tiers")
         if not self.roles:
             raise BadPolicy("roles takes at least one role")
-        if self.idle_forfeit_s is not None and not _is_whole(self.idle_forfeit_s):
-            raise BadPolicy("idle_forfeit_s takes a whole number, or nothing to flag only")
-        if not 1 <= self.one_step_points <= self.two_steps_points <= self.case_points:
-            raise BadPolicy("one_step_points, two_steps_points and case_points must not fall, from 1")
-        for name in ("opens_at", "freezes_at", "closes_at"):
+        for name in ("opens_at", "freezes_at"):
             try:
                 time.fromisoformat(getattr(self, name))
             except (TypeError, ValueError):
                 raise BadPolicy(f"{name} takes a time of day such as 12:00") from None
-        if self.closing > self.freezing:
-            raise BadPolicy("closes_at must not be later than freezes_at")
 
     @property
     def longest(self) -> timedelta:
@@ -197,11 +150,6 @@ class Policy:
     def freezing(self) -> time:
         """When each evening the next day becomes firm (D1)."""
         return time.fromisoformat(self.freezes_at)
-
-    @property
-    def closing(self) -> time:
-        """Until when on that evening the next day's reservations may be displaced (D4)."""
-        return time.fromisoformat(self.closes_at)
 
     def role(self, code: str) -> Role | None:
         """What the role may do; `None` for a code that the policy does not know (which then may book nothing)."""
@@ -252,7 +200,7 @@ class Policy:
             raise BadPolicy(f"the policy cannot be read: {problem}") from None
 
 
-_TUPLES = ("tiers", "granted_tiers", "free_tiers", "moving_tiers")
+_TUPLES = ("tiers", "granted_tiers")
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:
@@ -307,26 +255,19 @@ _WINDOW_FIELDS = {"mode", "rate", "days", "weekdays", "dates", "opens", "shuts",
 
 BALANCED = Policy()
 STRICT = Policy(
-    opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), project_weekly_hours=120, cards_at_once=2,
-    open_future=3, walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8,
-    windows=(_daytime(1, Mode.OPEN, 200, 4),),
-    no_show_s=20 * MINUTE, overrun_grace_s=5 * MINUTE, idle_notice_s=20 * MINUTE, idle_second_s=40 * MINUTE,
-    idle_forfeit_s=60 * MINUTE, one_step_points=1, two_steps_points=2, case_points=4, point_life_s=60 * DAY,
-    elastic=False, emergency_reserve=1, quick_cards=1,
+    opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), cards_at_once=2, open_future=3,
+    walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8, windows=(_daytime(1, Mode.OPEN, 200, 4),),
+    overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1, quick_cards=1,
 )
 FRIENDLY = Policy(
-    opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), project_weekly_hours=480, cards_at_once=8,
-    open_future=12, walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
-    windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)),
-    confirmation=False, no_show_s=60 * MINUTE, overrun_grace_s=20 * MINUTE, idle_notice_s=60 * MINUTE,
-    idle_second_s=120 * MINUTE, idle_forfeit_s=None, one_step_points=2, two_steps_points=4, case_points=6,
-    point_life_s=14 * DAY, displacement=False,
+    opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), cards_at_once=8, open_future=12,
+    walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
+    windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)), overrun_grace_s=20 * MINUTE, point_life_s=14 * DAY,
 )
 PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": BALANCED, "friendly": FRIENDLY})
 # For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
 REPLAY = replace(
     BALANCED, raster_s=1, shortest_s=1, longest_s=3650 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
-    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), project_weekly_hours=WITHOUT_LIMIT, mode="person",
-    project_share=100, walk_in_longest_s=3650 * DAY, walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, displacement=False,
-    elastic=False, late_cancel_percent=0, windows=(), several_hosts=True, confirmation=False,
+    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), walk_in_longest_s=3650 * DAY,
+    walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
 )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from .allocation import Candidate, choose, waste_beside
+from .allocation import Candidate, choose, preference, waste_beside
 from .facts import Ask, Card, Facts, Holding, PoolFacts
 from .interval import Interval, most_at_once
 from .kinds import Kind
@@ -64,16 +64,16 @@ def choice(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> tuple[int, ...
             continue
         waste = waste_beside(held, by_card[card.id], facts.now)
         candidates[card.pool_id].append(Candidate(card.id, card.host, card.bus_id, waste, card.id == facts.used_last))
-    # One pool at a time: its reserve and its windows are its own.
-    chosen = [
-        (found, [one for one in rows if one.card_id in found])
-        for pool_id, rows in sorted(candidates.items())
-        if room[pool_id] >= ask.count and (found := choose(rows, ask.count, several_hosts=ask.several_hosts))
-    ]
+    # One pool at a time: its reserve and its windows are its own. Of the pools' choices G2 takes the best.
+    chosen: list[list[Candidate]] = []
+    for pool_id, rows in sorted(candidates.items()):
+        found = choose(rows, ask.count, several_hosts=ask.several_hosts) if room[pool_id] >= ask.count else None
+        if found:
+            chosen.append([one for one in rows if one.card_id in found])
     if not chosen:
         return None
-    best = choose([one for _, rows in chosen for one in rows], ask.count, several_hosts=ask.several_hosts)
-    return next((found for found, _ in chosen if best and set(found) == set(best)), chosen[0][0])
+    best = min(chosen, key=preference)
+    return tuple(one.card_id for one in sorted(best, key=lambda one: (one.bus_id, one.host, one.card_id)))
 
 
 def _fits(card: Card, ask: Ask) -> bool:

@@ -123,13 +123,13 @@ def test_d4_a_choice_that_forgets_one_step_of_the_order_is_found_out(
 def test_g2_a_choice_that_forgets_one_step_of_the_order_is_found_out(
     monkeypatch: pytest.MonkeyPatch, forgotten: str
 ) -> None:
-    whole = allocation._order
+    whole = allocation.preference
     left_out = {"hosts": 0, "waste": 1, "used last": 2, "bus id": 3}[forgotten]
 
     def careless(candidates):  # type: ignore[no-untyped-def]
         return tuple(part for place, part in enumerate(whole(candidates)) if place != left_out)
 
-    monkeypatch.setattr(allocation, "_order", careless)
+    monkeypatch.setattr(allocation, "preference", careless)
     assert any(not agrees(chosen(*case(seed)), choices(*case(seed))) for seed in range(CASES // 2))
 
 
