@@ -74,7 +74,8 @@ class Repaired(Shown):
     def save_model(self, request: LabRequest, obj: Model, form: ModelForm, change: bool) -> None:  # type: ignore[override]
         super().save_model(request, obj, form, change)
         values = {name: str(form.cleaned_data.get(name)) for name in form.changed_data}
-        audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)
+        if values:  # saved as it was: nothing to tell
+            audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)
 
 
 class Members(Repaired):
