@@ -17,8 +17,10 @@ def _now() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("django.request")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    quiet = {"django.request": logging.ERROR, "django.security": logging.CRITICAL}
+    levels = {name: logging.getLogger(name).level for name in quiet}
+    for name, level in quiet.items():
+        logging.getLogger(name).setLevel(level)
     yield
-    logger.setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
