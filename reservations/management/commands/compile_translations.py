@@ -30,8 +30,8 @@ class Command(BaseCommand):
 def forget_read() -> None:
     """Lets this process read the texts anew: what it does next, such as filling the demonstration lab, speaks by them."""
     gettext._translations = {}  # type: ignore[attr-defined]
-    trans_real._translations = {}
-    trans_real._default = None
+    trans_real._translations = {}  # type: ignore[attr-defined]
+    trans_real._default = None  # type: ignore[attr-defined]
 
 
 def compile_one(source: Path) -> bool:
