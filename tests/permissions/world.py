@@ -186,6 +186,7 @@ class World:
     released: dict[str, Reservation] = field(default_factory=dict)
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
+    clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
     alike: Rows = field(default_factory=dict)
@@ -201,9 +202,13 @@ class World:
     reset: dict[str, str] = field(default_factory=dict)
 
     def client(self, column: str, *, csrf: bool = False) -> Client:
-        client = Client(raise_request_exception=False, enforce_csrf_checks=csrf)
+        """A browser of this column, as new. One each is kept: making one sets up the whole chain of middleware."""
+        client = self.clients.setdefault(
+            (column, csrf), Client(raise_request_exception=False, enforce_csrf_checks=csrf)
+        )
+        client.cookies = SimpleCookie()
         if session := self.sessions.get(column):
-            client.cookies = SimpleCookie({settings.SESSION_COOKIE_NAME: session.session_key})
+            client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
         return client
 
     def reopen(self, column: str) -> None:
