@@ -178,9 +178,10 @@ def release(
         returned = unused(Interval(reservation.start, reservation.end), now, held.weights, held.lab.zone)
         _end(held, Status.RELEASED, now)
         _post(reservation, _negative(returned), Reason.RELEASED, now)
-        audit.note(
+        entry = audit.note(
             "release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **_pressed(pressed_by)
         )
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 
@@ -202,7 +203,8 @@ def undo_release(
         recharge = unused(Interval(reservation.start, reservation.end), ended, held.weights, held.lab.zone)
         _post(reservation, recharge, Reason.UNDONE, now)
         outbox.write_ending(reservation, held.lab.policy, now)
-        audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **_pressed(pressed_by))
+        entry = audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **_pressed(pressed_by))
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 
@@ -220,7 +222,8 @@ def cancel(
         returned = charge(Interval(reservation.start, reservation.end), held.weights, held.lab.zone)
         _set_status(held, Status.CANCELLED, ended_at=now)
         _post(reservation, _negative(returned), Reason.CANCELLED, now)
-        audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
+        entry = audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 
@@ -252,10 +255,11 @@ def extend(
             Allocation.objects.filter(reservation=reservation, end=old_end).update(end=new_end)
         _post(reservation, added, Reason.EXTENDED, now)
         outbox.write_ending(reservation, lab.policy, now)
-        audit.note(
+        entry = audit.note(
             "extend", reservation, actor=by, origin=origin, now=now,
             old_end=old_end.isoformat(), new_end=new_end.isoformat(), **_pressed(pressed_by),
         )
+        outbox.write_changed(reservation, entry, now)
         _remember(by, key, fingerprint, reservation, now)
         return reservation
 
