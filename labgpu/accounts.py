@@ -10,6 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone, translation
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from reservations import queries
@@ -29,6 +30,10 @@ class Adapter(DefaultAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def is_safe_url(self, url: str | None) -> bool:
+        """After sign-in people stay on this site: a path of it, never another address, of their own machine neither."""
+        return url_has_allowed_host_and_scheme(url, allowed_hosts=None)
 
     def clean_email(self, email: str) -> str:
         return str(super().clean_email(email)).lower()

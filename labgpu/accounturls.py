@@ -7,13 +7,15 @@ from allauth.account import views
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path, re_path
+from django.views.decorators.http import require_http_methods
 
 from reservations.views.sessions import sessions
 
 
 def _refusing(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """allauth shows a form with errors as 200; everywhere in LabGPU that is 422."""
+    """allauth shows a form with errors as 200; everywhere in LabGPU that is 422. It takes a PUT for a form, too: 405."""
 
+    @require_http_methods(["GET", "HEAD", "OPTIONS", "POST"])
     @wraps(view)
     def answered(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         response = view(request, *args, **kwargs)

@@ -31,6 +31,8 @@ BROKER_OPTIONS: dict[str, Any] = {
         "unacked_restore_interval": 10,
         "unacked_restore_throttle": 1,
     },
+    # A card host has the broker's address: nobody there may tell the server's worker to stop or to leave its queue.
+    "worker_enable_remote_control": False,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
 }

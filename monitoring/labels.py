@@ -13,6 +13,7 @@ OWNER = {
 }
 GATE_REASON = {
     Reason.ALLOWED: gettext_lazy("allowed"), Reason.DECIDED: gettext_lazy("decided already"),
-    Reason.MIXED: gettext_lazy("simulated data beside real cards"), Reason.CLOCK: gettext_lazy("host and server clocks differ"),
+    Reason.MIXED: gettext_lazy("simulated data beside real cards"), Reason.MAINTENANCE: gettext_lazy("card out of service"),
+    Reason.CLOCK: gettext_lazy("host and server clocks differ"),
     Reason.STALE: gettext_lazy("no fresh data"), Reason.COVERAGE: gettext_lazy("too few samples"),
 }

@@ -10,7 +10,8 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.db.models import Model
 from django.forms import ModelForm
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from . import models
 from .models.appendonly import AppendOnly
@@ -23,11 +24,22 @@ def _is_admin(request: HttpRequest) -> bool:
     return request.user.is_authenticated and may(request.user, Action.ADMINISTER)
 
 
+def _inside(request: HttpRequest, extra_context: object = None) -> HttpResponse:
+    """Somebody signed in is in already. Django's own form would try passwords for them without a limit (AU-13)."""
+    return redirect("admin:index")
+
+
+def _password(request: HttpRequest, extra_context: object = None) -> HttpResponse:
+    """Changed where everybody changes theirs: with its limit, and with the mail that says so."""
+    return redirect("account_change_password")
+
+
 # What other apps registered goes: a session or an address added by hand there would sign somebody in as another.
 for _theirs in list(admin.site._registry):
     admin.site.unregister(_theirs)
 admin.site.site_header = admin.site.site_title = "LabGPU"
-admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+admin.site.login = secure_admin_login(_inside)  # type: ignore[method-assign, assignment]
+admin.site.password_change = _password  # type: ignore[method-assign, assignment]
 admin.site.has_permission = _is_admin  # type: ignore[method-assign, assignment]
 
 
@@ -62,7 +74,8 @@ class Repaired(Shown):
     def save_model(self, request: LabRequest, obj: Model, form: ModelForm, change: bool) -> None:  # type: ignore[override]
         super().save_model(request, obj, form, change)
         values = {name: str(form.cleaned_data.get(name)) for name in form.changed_data}
-        audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)
+        if values:  # saved as it was: nothing to tell
+            audit.note("repair", obj, actor=request.user, origin="admin", now=request.now, change=values)
 
 
 class Members(Repaired):

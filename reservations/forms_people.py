@@ -8,9 +8,8 @@ from zoneinfo import available_timezones
 
 from django import forms
 from django.conf import settings
-from django.contrib.auth.password_validation import password_validators_help_texts, validate_password
+from django.contrib.auth.password_validation import password_validators_help_text_html, validate_password
 from django.core.validators import RegexValidator
-from django.utils.functional import lazy
 from django.utils.translation import get_language_info
 from django.utils.translation import gettext_lazy as _
 
@@ -26,10 +25,6 @@ _PLAIN = RegexValidator(
 )
 
 
-def _password_rules() -> str:
-    return " ".join(str(text) for text in password_validators_help_texts())
-
-
 def _name_field(label: Any, autocomplete: str, **kwargs: Any) -> forms.CharField:
     widget = forms.TextInput(attrs={"autocomplete": autocomplete})
     return forms.CharField(label=label, max_length=60, validators=[_PLAIN], widget=widget, **kwargs)
@@ -37,7 +32,7 @@ def _name_field(label: Any, autocomplete: str, **kwargs: Any) -> forms.CharField
 
 def _password_field() -> forms.CharField:
     return forms.CharField(
-        label=_("Password"), strip=False, max_length=128, help_text=lazy(_password_rules, str)(),
+        label=_("Password"), strip=False, max_length=128, help_text=password_validators_help_text_html(),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -185,7 +180,10 @@ class CardForm(forms.Form):
 
     uuid = forms.CharField(
         label=_("UUID"), max_length=80,
-        validators=[RegexValidator(r"\A[A-Za-z0-9][A-Za-z0-9._:\-]*\Z", _("Give the UUID as `nvidia-smi -L` prints it."))],
+        # A card whose UUID was mistyped could never be removed, and the reader would add it a second time.
+        validators=[
+            RegexValidator(r"\A(GPU|MIG)-[A-Za-z0-9][A-Za-z0-9./:\-]*\Z", _("Give the UUID as `nvidia-smi -L` prints it."))
+        ],
         help_text=_("As `nvidia-smi -L` prints it: GPU-…"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )

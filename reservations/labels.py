@@ -94,6 +94,12 @@ def day(value: date) -> str:
     return formats.date_format(value, _("D j M"))
 
 
+def day_briefly(value: date) -> str:
+    """A date beside the next one, where there is little room: Tue 1."""
+    # Translators: a date in very little room, in Django's format letters
+    return formats.date_format(value, _("D j"))
+
+
 def _minutes(facts: Mapping[str, Any]) -> str:
     value = facts["minutes"]
     if value < 1:

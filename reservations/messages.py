@@ -23,10 +23,11 @@ from labgpu.notify.message import Action, Message, Recipient, one_line
 from . import evidence, labels, queries
 from .links import LinkAction, link_for
 from .looks import cards_line, cards_of, looks
-from .models import Allocation, Demerit, Notification, Reservation, Ruling
-from .obsolete import ruling_of
+from .models import Allocation, Demerit, Member, Notification, Reservation, Ruling
+from .obsolete import changed_by, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
+from .rules.lifecycle import Status
 from .services import extension
 
 Kind = Notification.Kind
@@ -233,6 +234,32 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
     )
 
 
+def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    entry, reservation = changed_by(row), row.reservation
+    assert entry is not None and reservation is not None  # `obsolete.cause` has been asked
+    presser = Member.objects.filter(pk=entry.change.get("pressed_by", entry.actor_id)).first()
+    cards = cards_line(cards_of(reservation.pk))
+    said = {"who": one_line(str(presser)) if presser else _("Somebody"), "cards": cards}
+    end = labels.instant(reservation.end)
+    subject, follows = {
+        "release": (_("%(who)s released your reservation: %(cards)s"), _("You can undo it for a few minutes on your own page.")),
+        "undo_release": (_("%(who)s took the release of your reservation back: %(cards)s"), ""),
+        "cancel": (_("%(who)s cancelled your reservation: %(cards)s"), _("Its hours are yours again.")),
+        "extend": (_("%(who)s extended your reservation: %(cards)s"), ""),
+    }[entry.verb]
+    facts: tuple[Fact, ...] = (
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Booked"), (_("%(start)s to %(end)s") % {"start": labels.instant(reservation.start), "end": end},)),
+        Fact(pgettext("fact", "Status"), (str(labels.STATUS[Status(reservation.status)]),)),
+        Fact(pgettext("fact", "When"), (labels.instant(entry.at),)),
+    )
+    if entry.origin == "link":
+        facts += (Fact(pgettext("fact", "How"), (_("by a link in a message to you: keep such links to yourself"),)),)
+    lead = _("This was not done by you. If it is not right, look at it now.")
+    view = Action(_("View"), page("reservation", reservation.pk))
+    return Words(subject % said, lead, facts, (follows,) if follows else (), view)
+
+
 def _ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
     ruling, demerit = ruling_of(row), row.demerit
     assert ruling is not None and demerit is not None  # `obsolete.cause` has been asked
@@ -265,7 +292,7 @@ def _on_record(row: Notification, now: datetime) -> str:
     ) % {"n": total}
 
 
-_SAID = {Kind.ENDING: _ending, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling}
+_SAID = {Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling}
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.conf import settings
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone, translation
 
 from . import queries
+from .services import locking
+from .views import errors
 
 # What asks of the lab nothing: answered before the database is read.
 _BARE = (settings.STATIC_URL, "/health")
@@ -38,6 +41,12 @@ class LabMiddleware:
             return response
         finally:
             timezone.deactivate()
+
+    def process_exception(self, request: HttpRequest, problem: Exception) -> HttpResponse | None:
+        """Answers a write that came too late to the lock of another as busy: a service that takes no lock of its own (an
+        invite, a host, signing out) waits as long, and nothing was written."""
+        is_busy = isinstance(problem, OperationalError) and locking.is_busy(problem)
+        return errors.busy(request) if is_busy and hasattr(request, "lab") else None
 
     def _choose_language(self, request: HttpRequest) -> None:
         known = dict(settings.LANGUAGES)

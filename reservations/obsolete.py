@@ -6,7 +6,7 @@ from datetime import datetime
 
 from . import queries
 from .looks import cards_of, looks
-from .models import Allocation, Demerit, Notification, Reservation, Ruling
+from .models import Allocation, AuditEntry, Demerit, Notification, Reservation, Ruling
 from .rules.lifecycle import Status
 
 Kind = Notification.Kind
@@ -20,6 +20,8 @@ def cause(row: Notification, now: datetime) -> str:
     match Kind(row.kind):
         case Kind.ENDING:
             return _ending_obsolete(row, now)
+        case Kind.CHANGED:
+            return "" if changed_by(row) is not None else "the change is not on record"
         case Kind.OVERRUN:
             return _overrun_obsolete(row, now)
         case Kind.DEMERIT:
@@ -31,6 +33,14 @@ def cause(row: Notification, now: datetime) -> str:
         case Kind.RULING:
             ruling = ruling_of(row)
             return "" if ruling is not None and row.key == f"ruling:{ruling.pk}" else "there is a newer ruling"
+
+
+def changed_by(row: Notification) -> AuditEntry | None:
+    """The change that a message tells of, with who made it."""
+    number = row.key.removeprefix("changed:")
+    if row.reservation is None or not number.isdecimal():
+        return None
+    return AuditEntry.objects.select_related("actor").filter(pk=int(number)).first()
 
 
 def _ending_obsolete(row: Notification, now: datetime) -> str:

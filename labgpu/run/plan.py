@@ -18,6 +18,8 @@ from labgpu.run.trouble import Trouble
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 DATABASE_SCHEMES = ("sqlite", "postgres", "postgresql")
+EMAIL_SCHEMES = ("smtp", "smtps", "smtp+tls", "smtp+ssl")
+DEBUG_EMAIL_SCHEMES = ("consolemail", "filemail", "memorymail", "dummymail")
 BROKER_SCHEMES = ("redis", "rediss", "redis+socket")
 POSITIVE_NUMBERS = ("SWEEP_SECONDS", "SAMPLE_SECONDS", "READ_DEADLINE_SECONDS")
 COUNTS = {"WEB_PROCESSES": 2, "WEB_THREADS": 8, "WORKER_PROCESSES": 2}
@@ -58,6 +60,7 @@ def read_plan(env: Mapping[str, str], *, demo: bool = False, verbose: bool = Fal
     bind_host = env.get("HOST") or "127.0.0.1"
     data_dir = Path(env.get("DATA_DIR") or BASE_DIR / "var" / ("demo" if demo else "lab")).absolute()
     _check_database_url(env.get("DATABASE_URL", ""))
+    _check_email_url(env.get("EMAIL_URL", ""))
     for name in POSITIVE_NUMBERS:
         _check_positive(name, env.get(name, ""))
     shown_host = f"[{bind_host}]" if ":" in bind_host else bind_host
@@ -107,6 +110,23 @@ def _check_database_url(text: str) -> None:
         raise Trouble(
             "DATABASE_URL is not an address LabGPU knows: give postgres://NAME:PASSWORD@HOST:5432/DATABASE or "
             "sqlite:////FOLDER/FILE, or leave it out to use a file in the data folder."
+        )
+
+
+def _check_email_url(text: str) -> None:
+    """The address may hold a password, so it is never repeated."""
+    if not text:
+        return
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in DEBUG_EMAIL_SCHEMES
+        good = good or (parts.scheme in EMAIL_SCHEMES and bool(parts.hostname) and (parts.port or 1) > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise Trouble(
+            "EMAIL_URL is not an address LabGPU knows: give smtp+tls://NAME:PASSWORD@HOST:587, smtp+ssl://… or smtp://…, "
+            "or leave it out: admins then pass account mails on from the page Members."
         )
 
 

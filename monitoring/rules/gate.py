@@ -21,6 +21,7 @@ class Reason(StrEnum):
     ALLOWED = "allowed"
     DECIDED = "decided"
     MIXED = "mixed"
+    MAINTENANCE = "maintenance"
     CLOCK = "clock"
     STALE = "stale"
     COVERAGE = "coverage"
@@ -35,6 +36,7 @@ class Case:
     samples: Sequence[datetime]
     clock_offset_s: float
     is_mixed: bool = False  # simulated data beside real cards
+    in_maintenance: bool = False  # the card is out of service
     is_decided: bool = False
 
 
@@ -57,6 +59,8 @@ def ask(case: Case, *, now: datetime, policy: Policy, period: timedelta) -> Answ
         reason = Reason.DECIDED
     elif case.is_mixed:
         reason = Reason.MIXED
+    elif case.in_maintenance:
+        reason = Reason.MAINTENANCE
     elif abs(case.clock_offset_s) > policy.clock_tolerance_s:
         reason = Reason.CLOCK
     elif not case.samples or not is_fresh(case.samples[-1], now, period) or case.samples[-1] > now:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from reservations.models import Allocation, CardState, Demerit, Reservation
+from reservations.models import Allocation, CardState, Demerit, Gpu, Reservation
 from reservations.services import conduct, locking, sightings
 from reservations.services.sightings import Sighting
 
@@ -200,6 +200,7 @@ def _ask_gate(
         start=tenure.end, end=newest, samples=queries.sample_instants(card.gpu_id, tenure.end, newest, tolerance),
         clock_offset_s=reading.clock_offset_s,
         is_mixed=queries.is_mixed(watch.simulated) or any(look.simulated != watch.simulated for look in finding.run),
+        in_maintenance=Gpu.objects.filter(pk=card.gpu_id, service=Gpu.Service.OUT_OF_SERVICE).exists(),
         is_decided=Demerit.objects.filter(fact=fact_of(tenure)).exists(),
     )
     return gate.ask(case, now=now, policy=watch.policy, period=period)

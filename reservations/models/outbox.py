@@ -19,6 +19,7 @@ class Notification(models.Model):
 
     class Kind(models.TextChoices):
         ENDING = "ending"
+        CHANGED = "changed"
         OVERRUN = "overrun"
         DEMERIT = "demerit"
         RULING = "ruling"

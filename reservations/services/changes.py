@@ -48,9 +48,10 @@ def release(
             raise refuse(Code.STILL_RUNNING)
         post_both(held, _rest(held, now), Reason.RELEASED, now, sign=-1)
         end_now(held, Status.RELEASED, now)
-        audit.note(
+        entry = audit.note(
             "release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **pressed(pressed_by)
         )
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 
@@ -71,7 +72,8 @@ def undo_release(
         reopen(held, reservation.end)
         post_both(held, _rest(held, ended), Reason.UNDONE, now)
         outbox.write_ending(reservation, held.lab.policy, now)
-        audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
+        entry = audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 
@@ -92,7 +94,8 @@ def cancel(
         set_status(held, Status.CANCELLED, ended_at=now)
         post_both(held, None, Reason.CANCELLED, now, sign=-1)
         fees.keep(held, now)
-        audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
+        entry = audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
+        outbox.write_changed(reservation, entry, now)
         return reservation
 
 

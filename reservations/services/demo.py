@@ -227,13 +227,19 @@ def _evidence(row: Reservation, counted: datetime) -> dict[str, Any]:
     assert card is not None
     grace = row.end + timedelta(minutes=10)
     samples = [
-        {"at": (grace + timedelta(seconds=10 * n)).isoformat(), "pids": [20_417], "utilization": 97, "memory": 61 << 30}
+        {
+            "at": (grace + timedelta(seconds=10 * n)).isoformat(), "pids": [20_417], "utilization": 97,
+            "memory": (card.gpu.memory_total or 0) // 4 * 3,
+        }
         for n in range(1, 4)
     ]
+    # What the page of the reservation says of it agrees with the evidence: seen until past the end, by the holder's account.
+    Allocation.objects.filter(pk=card.pk).update(last_seen=grace + timedelta(seconds=30))
+    uid = HostAccount.objects.get(member=row.holder_id, host=card.gpu.host_id).uid
     return {
         "kind": "overrun", "card": str(card.gpu), "gpu": card.gpu.uuid, "end": row.end.isoformat(),
         "grace_until": grace.isoformat(), "first_sight": samples[0]["at"], "counted_at": counted.isoformat(),
-        "samples": samples, "processes": [{"pid": 20_417, "started": 884_211, "uid": 2003, "owner": "verified"}],
+        "samples": samples, "processes": [{"pid": 20_417, "started": 884_211, "uid": uid, "owner": "verified"}],
         "waiting": False, "coverage": 1.0, "simulated": True,
     }
 

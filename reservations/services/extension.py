@@ -72,10 +72,11 @@ def extend(
                 post(reservation, free_seconds(price, 1, lab.zone), Reason.EXTENDED, now, account=Account.FREE)
         fees.return_for([row.gpu_id for row in held.allocations], added, lab, now)
         outbox.write_ending(reservation, lab.policy, now)
-        audit.note(
+        entry = audit.note(
             "extend", reservation, actor=by, origin=origin, now=now,
             old_end=old_end.isoformat(), new_end=new_end.isoformat(), **pressed(pressed_by),
         )
+        outbox.write_changed(reservation, entry, now)
         remember(by, key, fingerprint, reservation, now)
         return reservation
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from .. import permissions
-from ..models import AuditEntry, Gpu, Host, Member, Pool
+from ..models import AuditEntry, CardState, Gpu, Host, Member, Pool
 from ..rules.refusal import Code, refuse
 from . import audit
 
@@ -88,22 +89,23 @@ def discover(host: Host, cards: Iterable[SeenCard], now: datetime) -> list[Gpu]:
     """Makes the ledger know the cards that a host's reader named; returns the cards of the host that were named.
 
     A UUID never seen becomes a card in the pool named after its model. A known one gets the index, bus id and memory it
-    has now, and moves to the host that names it; its pool and service stay as the admins set them. A simulated host
-    never takes a real card, nor the reverse. Nothing that could not be read overwrites what is known. The same call again
+    has now, and moves to the host that names it once the host it was on has stopped reading it: of two hosts that name one
+    card at once, the first keeps it. Its pool and service stay as the admins set them. A simulated host never takes a real
+    card, nor the reverse. Nothing that could not be read overwrites what is known. The same call again
     writes nothing; the number of queries does not grow with the cards.
     """
     seen = {card.uuid: card for card in cards if card.uuid}
     if not seen:
         return []
     known = _known(seen)
-    if len(known) == len(seen) and not _changed(host, seen, known.values()):
+    if len(known) == len(seen) and not _changed(host, seen, known.values(), now):
         return _of(host, known.values())
     with transaction.atomic():
         known = _known(seen)
         entries = [
-            _entry("change_card", gpu, now, **before) for gpu, before in _changed(host, seen, known.values())
+            _entry("change_card", gpu, now, **before) for gpu, before in _changed(host, seen, known.values(), now)
         ]
-        changed = [gpu for gpu, _ in _changed(host, seen, known.values(), apply=True)]
+        changed = [gpu for gpu, _ in _changed(host, seen, known.values(), now, apply=True)]
         Gpu.objects.bulk_update(changed, ["host", "index", "bus_id", "memory_total"])
         new = [card for card in seen.values() if card.uuid not in known]
         if new:
@@ -125,7 +127,7 @@ def _admin(by: Member) -> None:
 
 
 def _known(uuids: Iterable[str]) -> dict[str, Gpu]:
-    return {gpu.uuid: gpu for gpu in Gpu.objects.select_related("host").filter(uuid__in=list(uuids))}
+    return {gpu.uuid: gpu for gpu in Gpu.objects.select_related("host", "state").filter(uuid__in=list(uuids))}
 
 
 def _of(host: Host, gpus: Iterable[Gpu]) -> list[Gpu]:
@@ -133,12 +135,12 @@ def _of(host: Host, gpus: Iterable[Gpu]) -> list[Gpu]:
 
 
 def _changed(
-    host: Host, seen: dict[str, SeenCard], known: Iterable[Gpu], *, apply: bool = False
+    host: Host, seen: dict[str, SeenCard], known: Iterable[Gpu], now: datetime, *, apply: bool = False
 ) -> list[tuple[Gpu, dict[str, object]]]:
     """The known cards whose place or memory is not what was seen, with what it was → is; applied when asked."""
     found = []
     for gpu in known:
-        if gpu.host.simulated != host.simulated:
+        if gpu.host.simulated != host.simulated or (gpu.host_id != host.pk and _is_read(gpu, now)):
             continue
         card = seen[gpu.uuid]
         wanted: dict[str, object] = {"host_id": host.pk, "index": card.index}
@@ -155,6 +157,12 @@ def _changed(
                 for name, value in wanted.items():
                     setattr(gpu, name, value)
     return found
+
+
+def _is_read(gpu: Gpu, now: datetime) -> bool:
+    """Whether the host it is on still reads the card: then another that names it too is mistaken, or lies."""
+    state: CardState | None = getattr(gpu, "state", None)
+    return state is not None and timedelta(0) <= now - state.sampled_at <= timedelta(seconds=3 * settings.SAMPLE_SECONDS)
 
 
 def _add(host: Host, cards: Sequence[SeenCard]) -> None:

@@ -48,7 +48,7 @@ def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[
                         )
             yield
     except OperationalError as problem:
-        if _is_busy(problem):
+        if is_busy(problem):
             raise Busy from problem
         raise
 
@@ -71,7 +71,7 @@ def _begin(stack: ExitStack) -> None:
                 stack.enter_context(transaction.atomic(durable=True))
                 return
             except OperationalError as problem:
-                if not _is_busy(problem) or time.monotonic() > deadline:
+                if not is_busy(problem) or time.monotonic() > deadline:
                     raise
             time.sleep(random.uniform(*_POLL_S))  # noqa: S311  (no secret: only unlike the neighbour's)
     finally:
@@ -83,6 +83,7 @@ def _sqlite_waits(seconds: int) -> None:
         cursor.execute(f"PRAGMA busy_timeout = {seconds * 1000}")
 
 
-def _is_busy(problem: DatabaseError) -> bool:
+def is_busy(problem: DatabaseError) -> bool:
+    """Whether the database says that another writer was in the way for too long, and nothing worse."""
     cause = problem.__cause__
     return getattr(cause, "sqlstate", None) in _BUSY_STATES or "database is locked" in str(problem)

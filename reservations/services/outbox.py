@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..models import Demerit, Member, Notification, Reservation
+from ..models import AuditEntry, Demerit, Member, Notification, Reservation
 from ..rules.policy import Policy
 
 
@@ -22,6 +22,15 @@ def write(
         ],
         ignore_conflicts=True,
     )
+
+
+def write_changed(reservation: Reservation, entry: AuditEntry, now: datetime) -> None:
+    """Tells the holder at once of a change that they did not make themselves: by an arbiter, or by somebody else's press
+    on their link. What they did themselves needs no message."""
+    presser = entry.change.get("pressed_by", entry.actor_id)
+    if entry.actor_id == presser == reservation.holder_id:
+        return
+    write(Notification.Kind.CHANGED, reservation.holder, key=f"changed:{entry.pk}", due_at=now, reservation=reservation)
 
 
 def write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:

@@ -49,7 +49,7 @@ class Asked(StrEnum):
     """When a job is asked for. A log knows when a job started, seldom when somebody decided to run it."""
 
     START = "start"  # at its start, from now on: a walk-in
-    EVENING = "evening"  # an hour before the closing of the evening before: planned
+    EVENING = "evening"  # an hour before its day freezes, on the evening before: planned
 
 
 # --- what a log says ------------------------------------------------------------------------------------------------
@@ -317,10 +317,10 @@ def replay(log: Log, policy_name: str, asked: Asked) -> Result:
 
 
 def moment(job: Job, asked: Asked, policy: Policy, zone: ZoneInfo) -> datetime:
-    """When the job is asked for: at its start, or an hour before planned time closes on the evening before (D4)."""
+    """When the job is asked for: at its start, or an hour before its day freezes (D1)."""
     if asked == Asked.START:
         return job.start
-    return freezes_at(job.start, zone, policy.closing) - _HOUR
+    return freezes_at(job.start, zone, policy.freezing) - _HOUR
 
 
 class _Replay:
@@ -356,9 +356,7 @@ class _Replay:
         def ask(now: datetime) -> None:
             start, end = self._period(job, now)
             named = tuple(self.cards[place].pk for place in job.places)
-            request = booking.BookingRequest(
-                named, start, end, self._tier(), note=job.name[:200], count=0 if named else job.count
-            )
+            request = booking.BookingRequest(named, start, end, note=job.name[:200], count=0 if named else job.count)
             member = self.members[job.person]
             began = time.perf_counter()
             try:
@@ -380,11 +378,6 @@ class _Replay:
         raster = self.policy.raster_s
         start = None if job.start <= now else round_to_raster(job.start, raster, self.zone, up=False)
         return start, round_to_raster((start or now) + job.booked, raster, self.zone, up=True)
-
-    def _tier(self) -> str:
-        """A log's jobs belong to no project here: where that needs a tier of its own, that one."""
-        free = self.policy.free_tiers
-        return free[0] if self.policy.mode == "mixed" and free else "regular"
 
     def _live(self, job: Job, made: Reservation) -> None:
         """Puts down what follows: its start unless it is now, its end, and its release where the job is done before.
@@ -458,7 +451,11 @@ def _held() -> tuple[int, int]:
 
 def _make_cards(places: Iterable[Place]) -> dict[Place, Gpu]:
     ordered = sorted(places, key=lambda place: (place.host, place.bus_id))
-    hosts = {name: Host.objects.create(name=name, has_reader=False, simulated=True) for name in sorted({place.host for place in ordered})}
+    # Nobody reads these cards: the choice of a card must not wait for a reading.
+    hosts = {
+        name: Host.objects.create(name=name, has_reader=False, simulated=True)
+        for name in sorted({place.host for place in ordered})
+    }
     pools = {name: Pool.objects.create(name=name) for name in sorted({place.model for place in ordered})}
     numbers: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
     return {

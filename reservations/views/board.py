@@ -56,7 +56,7 @@ def _board(request: HttpRequest) -> dict[str, Any]:
     names = queries.member_names({owner for state in states.values() for owner in state.owner_ids})
     hosts: dict[str, list[Row]] = {}
     for gpu in gpus:
-        card = cardlook.look(gpu, request.now)
+        card = cardlook.look(gpu, request.now, holds[gpu.pk])
         state = states.get(gpu.pk) if card.fresh else None
         hosts.setdefault(gpu.host.name, []).append(_row(gpu, card, state, holds[gpu.pk], names))
     return {"hosts": hosts}

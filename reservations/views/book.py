@@ -134,7 +134,7 @@ def _length(request: HttpRequest) -> HttpResponse:
         return _page(request, values, errors={"start": [str(problem)]}, status=422)
     if end is None:
         return _page(request, values, errors={"end": [_("There is no such length. Choose one of the buttons.")]}, status=422)
-    return _page(request, {"start": _local(start) if start else "", "end": _local(end)})
+    return _page(request, {"start": _local(start) if start else "", "end": _local(end)}, pressed=data["length"])
 
 
 def _typed(form: forms.BookingForm) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _local(instant: datetime) -> str:
 def _page(
     request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
     reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
-    fresh_key: bool = False,
+    fresh_key: bool = False, pressed: str = "",
 ) -> HttpResponse:
     data = request.POST if request.method == "POST" else request.GET
     found = dict(errors or {})
@@ -166,6 +166,8 @@ def _page(
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier") for one in problems],
         "note": data.get("note", "")[:200], "has_refusals": bool(reasons or found),
         "now_local": _local(request.now),
+        # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
+        "pressed": int(pressed) if pressed else 0,
     }
     template = "reservations/_book_form.html" if request.htmx else "reservations/book.html"
     return render(request, template, context, status=status)
@@ -178,7 +180,7 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     hosts: dict[str, list[Choice]] = {}
     for gpu in gpus:
         hosts.setdefault(gpu.host.name, []).append(
-            Choice(cardlook.look(gpu, request.now), holds[gpu.pk], gpu.pk in ticked)
+            Choice(cardlook.look(gpu, request.now, holds[gpu.pk]), holds[gpu.pk], gpu.pk in ticked)
         )
     policy = request.lab.policy
     tiers = [code for code in policy.tiers if code not in policy.granted_tiers]

@@ -159,7 +159,7 @@ def _header(win: Window) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span
     for day, begins, ends in days(win):
         kind = "monday" if day.weekday() == 0 else "day"
         span = _css(win.column(begins), win.column(ends))
-        day_spans.append(Span(f"{span} {kind}", labels.day(day)))
+        day_spans.append(Span(f"{span} {kind}", _day_words(day, ends - begins)))
         if day.weekday() >= 5:
             shades.append(Span(f"{span} rest"))
         for from_, to in ((time(0), time(8)), (time(22), None)):
@@ -172,6 +172,13 @@ def _header(win: Window) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span
             if win.start <= at < win.end:
                 hour_spans.append(_mark(win, at, hour))
     return tuple(day_spans), tuple(hour_spans), tuple(shades)
+
+
+def _day_words(day: date, shown: timedelta) -> str:
+    """The heading of a day, as long as the part of it that is shown has room for."""
+    if shown >= timedelta(hours=3):
+        return labels.day(day)
+    return labels.day_briefly(day) if shown >= timedelta(hours=2) else ""
 
 
 def _mark(win: Window, at: datetime, hour: int) -> Span:
@@ -195,7 +202,7 @@ def calendar(
     said = _Said()
     for gpu in gpus:
         pieces = [_piece(win, block, member, now, new_id, said) for block in on_card[gpu.pk]]
-        lane = Lane(cardlook.look(gpu, now), holds[gpu.pk], tuple(_merged(win, pieces)))
+        lane = Lane(cardlook.look(gpu, now, holds[gpu.pk]), holds[gpu.pk], tuple(_merged(win, pieces)))
         by_host.setdefault(gpu.host.name, []).append(lane)
     day_spans, hour_spans, shades = _header(win)
     inside = win.start <= now < win.end

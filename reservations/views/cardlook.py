@@ -75,11 +75,13 @@ def state_of(gpu: Gpu) -> CardState | None:
         return None
 
 
-def look(gpu: Gpu, now: datetime) -> CardLook:
-    """The card as pages show it."""
+def look(gpu: Gpu, now: datetime, hold: Hold) -> CardLook:
+    """The card as pages show it. One that somebody holds is not called free because nothing runs on it."""
     state = state_of(gpu)
     fresh = state is not None and now - state.sampled_at <= timedelta(seconds=FRESH_PERIODS * settings.SAMPLE_SECONDS)
     shown = CardState.State(state.state) if state is not None and fresh else CardState.State.UNKNOWN
+    if shown == CardState.State.FREE and hold.holder:
+        shown = CardState.State.HELD_EMPTY
     return CardLook(
         id=gpu.pk, host=gpu.host.name, index=gpu.index, label=str(gpu), model=gpu.model.removeprefix("NVIDIA ").strip(),
         memory=gib(gpu.memory_total) if gpu.memory_total else "",

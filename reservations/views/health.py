@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
-from django.db.models import Max, Min
+from django.db.models import Max, Min, Q
 from django.http import JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -94,10 +94,13 @@ def _sweeps(now: datetime) -> dict[str, Any]:
 
 
 def _samples(now: datetime) -> dict[str, Any]:
-    age = _age(CardState.objects.aggregate(at=Max("sampled_at"))["at"], now)
-    if age is None:
-        return _line(not Host.objects.filter(has_reader=True).exists(), seconds_ago=None)
-    return _line(age < max(60.0, 6 * settings.SAMPLE_SECONDS), seconds_ago=age)
+    """By the host heard of longest ago: one that fell silent must not hide behind the others."""
+    told = ~Q(gpus__state__state=CardState.State.OFFLINE)  # that verdict is dated by the clock, not by a reading
+    hosts = Host.objects.filter(has_reader=True).annotate(at=Max("gpus__state__sampled_at", filter=told))
+    ages = [_age(at, now) for at in hosts.values_list("at", flat=True)]
+    late = max(60.0, 6 * settings.SAMPLE_SECONDS)
+    silent = sum(age is None or age >= late for age in ages)
+    return _line(not silent, seconds_ago=max((age for age in ages if age is not None), default=None), silent=silent)
 
 
 def _age(at: datetime | None, now: datetime) -> float | None:

@@ -109,7 +109,6 @@ def _page(
             "form": card_form if card_form and host.pk == card_host else CardForm(prefix=f"host{host.pk}"),
             "open": host.pk == card_host,
             "is_this": host.name == settings.THIS_HOST,
-            "queue": f"gpu.{host.name}",
         }
         for host in queries.hosts_listed()
     ]

@@ -77,7 +77,7 @@ def _grid(request: HttpRequest, win: calendar.Window) -> dict[str, Any]:
         "grid_query": _query(view="" if win.plain else win.view, **{"from": win.day.isoformat() if win.day else ""}),
         "calendar": calendar.calendar(win, gpus, blocks, holds, **reader) if win.view != calendar.LIST else None,
         "days": calendar.listed(win, gpus, blocks, **reader) if win.plain or win.view == calendar.LIST else None,
-        "cards": [(cardlook.look(gpu, request.now), holds[gpu.pk]) for gpu in gpus]
+        "cards": [(cardlook.look(gpu, request.now, holds[gpu.pk]), holds[gpu.pk]) for gpu in gpus]
         if win.plain or win.view == calendar.LIST else None,
         "has_cards": bool(gpus),
     }

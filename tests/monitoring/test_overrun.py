@@ -10,7 +10,7 @@ import pytest
 
 from monitoring.models import GateEntry, Incident
 from monitoring.services import judge as judging
-from reservations.models import Allocation, Demerit, Host, HostAccount, Lab, Member, Notification
+from reservations.models import Allocation, Demerit, Gpu, Host, HostAccount, Lab, Member, Notification
 from reservations.rules.lifecycle import Status
 from reservations.services import booking, changes, extension
 from tests.monitoring.world import NOON, PERIOD, World, process
@@ -337,6 +337,16 @@ def test_what_the_gate_refuses_is_logged_once_and_counts_when_enough_was_seen(pa
     pair.world.play(THIRD + MINUTE + PERIOD, THIRD + 10 * MINUTE)
     assert (reasons(), Demerit.objects.count()) == (["coverage", "allowed"], 1)
     assert Demerit.objects.get().evidence["coverage"] >= 0.9
+
+
+def test_i1_on_a_card_out_of_service_nothing_counts_until_it_is_back(pair: Pair) -> None:
+    Gpu.objects.update(service=Gpu.Service.OUT_OF_SERVICE)
+    pair.world.play(NOON, THIRD + MINUTE)
+    assert reasons() == ["maintenance"]
+    assert not Demerit.objects.exists()
+    Gpu.objects.update(service=Gpu.Service.IN_SERVICE)
+    pair.world.play(THIRD + MINUTE + PERIOD, THIRD + 2 * MINUTE)
+    assert (reasons(), Demerit.objects.count()) == (["maintenance", "allowed"], 1)
 
 
 def test_an_uncounted_overrun_closes_and_flapping_opens_no_second(alone: Pair) -> None:

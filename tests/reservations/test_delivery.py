@@ -624,3 +624,47 @@ def test_without_a_mail_server_a_reminder_fails_with_its_cause_and_no_admin_sees
     row = Notification.objects.get(kind="ending")
     assert (row.state, row.error) == ("failed", "no mail server is set up: set EMAIL_URL")
     assert KeptMail.objects.count() == 0
+
+
+# --- what somebody else did -----------------------------------------------------------------------------------------
+
+
+def changed() -> list[Notification]:
+    return list(Notification.objects.filter(kind="changed").order_by("pk"))
+
+
+def test_h8_a_holder_is_told_at_once_of_what_an_arbiter_did() -> None:
+    lin, judge, gpus = member("Lin"), arbiter("Gao"), cards(1)
+    made = reservation(lin, gpus, None, 4)
+    extension_end = at(5)
+    extension.extend(made.pk, extension_end, by=judge, version=None, now=at(1))
+    changes.release(made.pk, by=judge, version=None, now=at(2))
+    changes.undo_release(made.pk, by=judge, version=None, now=at(2))
+    coming = reservation(lin, gpus, 20, 22)
+    changes.cancel(coming.pk, by=judge, version=None, now=at(3))
+    rows = changed()
+    assert [row.member for row in rows] == [lin] * 4
+    assert [row.due_at for row in rows] == [at(1), at(2), at(2), at(3)]
+    subjects = [messages.compose(row, messages.queries.lab_facts(), at(3)).subject for row in rows]
+    assert [subject.split(":")[0] for subject in subjects] == [
+        "Gao extended your reservation", "Gao released your reservation", "Gao took the release of your reservation back",
+        "Gao cancelled your reservation",
+    ]
+
+
+def test_h8_what_people_do_themselves_needs_no_message() -> None:
+    lin, gpus = member("Lin"), cards(1)
+    made = reservation(lin, gpus, None, 4)
+    extension.extend(made.pk, at(5), by=lin, version=None, now=at(1), origin="link")
+    changes.release(made.pk, by=lin, version=None, now=at(2), pressed_by=lin.pk)
+    assert changed() == []
+
+
+def test_a_forwarded_link_that_somebody_else_pressed_is_told_to_its_owner() -> None:
+    lin, wu = member("Lin"), member("Wu")
+    made = reservation(lin, cards(1), None, 4)
+    changes.release(made.pk, by=lin, version=None, now=at(2), origin="link", pressed_by=wu.pk)
+    (row,) = changed()
+    message = messages.compose(row, messages.queries.lab_facts(), at(2))
+    assert (row.member, message.subject.split(":")[0]) == (lin, "Wu released your reservation")
+    assert "by a link in a message to you" in message.text

@@ -236,6 +236,8 @@ def test_a_length_fills_in_the_end_and_books_nothing(client, reader):
     response = client.post("/book", asked(gpus, end="", length="8"))
     page = text(response)
     assert response.status_code == 200 and 'name="end" value="2026-12-02T06:00"' in page
+    # By the keyboard one goes on from the length, not from the top of the page.
+    assert page.count("autofocus") == 1 and 'value="8" formnovalidate autofocus data-take-focus>' in page
     assert f'value="{gpus[0].pk}" checked' in page
     assert Reservation.objects.count() == 0
 

@@ -159,6 +159,11 @@ def test_queries_of_my_page_do_not_grow_with_what_is_ahead_behind_and_recorded(c
     assert counts[0] == counts[1] <= 20
 
 
+def test_the_way_to_ones_password_and_devices_is_on_the_page(client, reader):
+    page = text(client.get("/mine"))
+    assert page.count('href="/accounts/password/change/"') == 2 and 'href="/accounts/sessions/"' in page
+
+
 # --- the board ------------------------------------------------------------------------------------------------------
 def test_the_board_says_state_holder_until_and_figures(client, reader):
     (gpu,) = cards(1, host("gpu-a"))

@@ -113,6 +113,15 @@ def test_a_fresh_card_shows_its_state_and_until_when_it_is_free(client, reader):
     assert "free until Tue 00:00" in page
 
 
+def test_a_held_card_is_not_called_free_because_nothing_runs_on_it(client, reader):
+    (gpu,) = cards(1)
+    CardState.objects.create(gpu=gpu, state="free", since=at(-3), sampled_at=NOW)
+    reservation(member("Ada"), [gpu], None, 2)
+    for page in (text(client.get(address)) for address in ("/", "/?view=list", "/board", "/book")):
+        assert 'class="state held_empty">held empty</span>' in page
+        assert "state free" not in page
+
+
 def test_cards_held_back_to_back_are_held_until_the_last_end(client, reader):
     (gpu,) = cards(1)
     reservation(reader, [gpu], None, 2)
@@ -230,6 +239,14 @@ def test_36_hours_begin_an_hour_before_now_or_with_the_day_asked_for():
     assert (from_now.start, from_now.columns) == (at(-1), 144)
     asked = calendar.window("36h", "2026-12-01", now=NOW, zone=SHANGHAI)
     assert asked.start == datetime(2026, 11, 30, 16, tzinfo=UTC)
+
+
+def test_a_day_of_which_little_is_shown_has_a_heading_with_room():
+    for hour, words in ((21, "Mon 30 Nov"), (22, "Mon 30 Nov"), (23, "Mon 30"), (24, "")):
+        late = datetime(2026, 11, 30, 16, tzinfo=UTC) - timedelta(hours=24 - hour)
+        win = calendar.window("", "", now=late, zone=SHANGHAI)
+        picture = calendar.calendar(win, [], [], {}, member=None, now=late)
+        assert [one.words for one in picture.days][:2] == [words, "Tue 1 Dec"]
 
 
 def _block(start: float, end: float, pk: int = 1) -> Block:

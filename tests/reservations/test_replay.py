@@ -210,12 +210,12 @@ def test_under_a_preset_every_job_is_accepted_or_refused_with_a_reason(policy: s
     assert_told_in_order_of_time()
 
 
-def test_it_is_asked_an_hour_before_planning_closes_on_the_evening_before(tmp_path: Path) -> None:
+def test_what_is_planned_is_asked_an_hour_before_its_day_freezes(tmp_path: Path) -> None:
     replayed(SMALL, tmp_path, "--policy", "balanced", "--asked", "evening")
     asked = rows_of("SELECT booked_at, start FROM reservations_reservation WHERE note = '1'")
-    # 17:00 in Berlin; the start is on the lab's clock
+    # 19:00 in Berlin; the start is on the lab's clock
     assert [(instant(a), instant(b)) for a, b in asked] == [
-        (datetime(2026, 3, 26, 16, tzinfo=UTC), datetime(2026, 3, 27, 8, tzinfo=UTC)),
+        (datetime(2026, 3, 26, 18, tzinfo=UTC), datetime(2026, 3, 27, 8, tzinfo=UTC)),
     ]
 
 

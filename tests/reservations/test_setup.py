@@ -239,7 +239,7 @@ def test_hosts_and_cards_are_added_by_hand(boss: Client) -> None:
     assert boss.post(reverse("host-add"), {"name": "gpu01", "has_reader": "on"}).status_code == 303
     host = Host.objects.get()
     text = boss.get(reverse("hosts")).text
-    assert "LABGPU_HOSTS=gpu01" in text and "-Q gpu.gpu01" in text
+    assert "LABGPU_HOST=gpu01" in text and "labgpu.run --only cards" in text
     assert boss.post(reverse("card-add", args=[host.pk]), _card(host)).status_code == 303
     gpu = Gpu.objects.get()
     assert (gpu.uuid, gpu.host, gpu.index, gpu.memory_total, gpu.pool.name) == ("GPU-1", host, 2, 80 << 30, "A100 80GB")
@@ -265,7 +265,10 @@ def test_what_is_known_already_is_said(boss: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"uuid": "a b"}, {"uuid": ""}, {"memory": "-1"}, {"index": "999"}, {"memory": "nan"}, {"model": ""}]
+    "change",
+    [
+        {"uuid": "a b"}, {"uuid": "2689b51e"}, {"uuid": ""}, {"memory": "-1"}, {"index": "999"}, {"memory": "nan"}, {"model": ""},
+    ],
 )
 def test_a_bad_card_is_said(boss: Client, change: dict[str, str]) -> None:
     host = make.host()

@@ -205,6 +205,7 @@ GOOD = Case(END, NEWEST, ALL, clock_offset_s=0.2)
         ("clocks 30 s apart", replace(GOOD, clock_offset_s=-30), Reason.ALLOWED),
         ("clocks 31 s apart", replace(GOOD, clock_offset_s=31), Reason.CLOCK),
         ("simulated beside real", replace(GOOD, is_mixed=True), Reason.MIXED),
+        ("out of service", replace(GOOD, in_maintenance=True), Reason.MAINTENANCE),
         ("decided already", replace(GOOD, is_decided=True), Reason.DECIDED),
     ],
     ids=lambda value: value if isinstance(value, str) and not isinstance(value, Reason) else "",

@@ -1,11 +1,14 @@
 """The worker beside the cards: one look at a host at a time, and nothing of the server in it."""
 
+import importlib
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from celery.worker.consumer.control import Control
 
 from labgpu import hostworker
 from labgpu.broker import INGEST_TASK, SERVER_QUEUE
@@ -125,6 +128,13 @@ def test_a_reading_goes_to_the_server_and_is_worth_nothing_after_three_periods(m
     monkeypatch.setattr(hostworker.app, "send_task", send_task)
     hostworker.read_cards.run("alpha")
     assert sent == [(INGEST_TASK, [{"host": "alpha"}], SERVER_QUEUE, 3 * hostworker.PERIOD_S)]
+
+
+@pytest.mark.parametrize("application", ["labgpu.celery", "labgpu.hostworker"])
+def test_nobody_with_the_broker_s_address_commands_a_worker(application: str) -> None:
+    app = importlib.import_module(application).app
+    broker = SimpleNamespace(supports_exchange_type=lambda kind: True)
+    assert not Control.include_if(None, SimpleNamespace(app=app, conninfo=broker))
 
 
 def test_the_hosts_come_from_the_environment() -> None:

@@ -42,6 +42,8 @@ def start(data_dir: Path, extra: Mapping[str, str]) -> tuple[int, list[str]]:
         ({"SITE_URL": "https://gpu.example.edu:port"}, "SITE_URL is", "https://gpu.example.edu"),
         ({"DATABASE_URL": "mysql://a:b@c/d"}, "DATABASE_URL", "postgres://NAME"),
         ({"DATABASE_URL": "postgres://a:s3cret@c:x/d"}, "DATABASE_URL", "postgres://NAME"),
+        ({"EMAIL_URL": "mail.example.edu"}, "EMAIL_URL", "smtp+tls://NAME"),
+        ({"EMAIL_URL": "smtp://a:s3cret@c:x"}, "EMAIL_URL", "smtp+tls://NAME"),
         ({"REDIS_URL": "http://127.0.0.1:6379"}, "REDIS_URL", "redis://"),
         ({"SAMPLE_SECONDS": "often"}, "SAMPLE_SECONDS is 'often'", "SAMPLE_SECONDS=10"),
         ({"SWEEP_SECONDS": "nan"}, "SWEEP_SECONDS is 'nan'", "SWEEP_SECONDS=10"),

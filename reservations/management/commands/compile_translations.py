@@ -1,5 +1,6 @@
 """Compiles the committed .po files where they are newer than their .mo. In Python: msgfmt is not on every machine."""
 
+import gettext
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import polib
 from django.conf import settings
 from django.core.management.base import BaseCommand
+from django.utils.translation import trans_real
 
 
 class Command(BaseCommand):
@@ -14,10 +16,22 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
+        changed = False
         for folder in settings.LOCALE_PATHS:
             for source in sorted(Path(folder).glob("*/LC_MESSAGES/*.po")):
-                if compile_one(source) and options["verbosity"]:
-                    self.stdout.write(f"{source.relative_to(settings.BASE_DIR)} compiled")
+                if compile_one(source):
+                    changed = True
+                    if options["verbosity"]:
+                        self.stdout.write(f"{source.relative_to(settings.BASE_DIR)} compiled")
+        if changed:
+            forget_read()
+
+
+def forget_read() -> None:
+    """Lets this process read the texts anew: what it does next, such as filling the demonstration lab, speaks by them."""
+    gettext._translations = {}  # type: ignore[attr-defined]
+    trans_real._translations = {}  # type: ignore[attr-defined]
+    trans_real._default = None  # type: ignore[attr-defined]
 
 
 def compile_one(source: Path) -> bool:

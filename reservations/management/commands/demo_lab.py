@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone, translation
 
@@ -20,8 +21,9 @@ class Command(BaseCommand):
                 with translation.override("zh-hans"):
                     access = demo.load(now=timezone.now())
             except demo.NotDemo:
+                folder = settings.DATA_DIR
                 raise CommandError(
-                    "This data folder holds a real lab. Start the demonstration in a folder of its own: "
-                    "DATA_DIR=var/demo make demo"
+                    f"The data folder {folder} holds a real lab. Start that lab with DATA_DIR={folder} make run, or the "
+                    f"demonstration in a folder of its own with DATA_DIR={folder}-2 make demo"
                 ) from None
         self.stdout.write(f"Sign in as {access.admin.email} (admin) or lin@lab.example (student), password {access.password}")

@@ -59,8 +59,10 @@ def _lines(result: replay.Result) -> list[str]:
         ),
         f"booked {_hours(result.booked_s)} card-hours, held {_hours(result.held_s)}, "
         f"overrun apart {_hours(result.overrun_s)} by {result.overran} jobs",
-        f"charged {spent:,.1f} GPU-hours: "
-        + ", ".join(f"{reason} {units / UNITS_PER_GPU_HOUR:+,.1f}" for reason, units in result.ledger.items()),
+        ", ".join(
+            [f"charged {spent:,.1f} GPU-hours"]
+            + [f"{reason} {units / UNITS_PER_GPU_HOUR:+,.1f}" for reason, units in result.ledger.items()]
+        ),
         *([f"free of charge {_hours(sum(result.free.values()))} card-hours of walk-ins"] if result.free else []),
         *(f"  not released, {code}: {count:,}" for code, count in result.not_released.items()),
         f"cards held twice at one instant: {result.overlaps}",

@@ -1265,36 +1265,37 @@ INSERT INTO public.django_content_type VALUES
 --
 
 INSERT INTO public.django_migrations VALUES
-	(1, 'contenttypes', '0001_initial', '2026-11-30 15:12:02.01254+00'),
-	(2, 'contenttypes', '0002_remove_content_type_name', '2026-11-30 15:12:02.015252+00'),
-	(3, 'auth', '0001_initial', '2026-11-30 15:12:02.030264+00'),
-	(4, 'auth', '0002_alter_permission_name_max_length', '2026-11-30 15:12:02.032631+00'),
-	(5, 'auth', '0003_alter_user_email_max_length', '2026-11-30 15:12:02.034751+00'),
-	(6, 'auth', '0004_alter_user_username_opts', '2026-11-30 15:12:02.036773+00'),
-	(7, 'auth', '0005_alter_user_last_login_null', '2026-11-30 15:12:02.038663+00'),
-	(8, 'auth', '0006_require_contenttypes_0002', '2026-11-30 15:12:02.039036+00'),
-	(9, 'auth', '0007_alter_validators_add_error_messages', '2026-11-30 15:12:02.040976+00'),
-	(10, 'auth', '0008_alter_user_username_max_length', '2026-11-30 15:12:02.042825+00'),
-	(11, 'auth', '0009_alter_user_last_name_max_length', '2026-11-30 15:12:02.044695+00'),
-	(12, 'auth', '0010_alter_group_name_max_length', '2026-11-30 15:12:02.046912+00'),
-	(13, 'auth', '0011_update_proxy_permissions', '2026-11-30 15:12:02.048748+00'),
-	(14, 'auth', '0012_alter_user_first_name_max_length', '2026-11-30 15:12:02.051617+00'),
-	(15, 'reservations', '0001_ledger', '2026-11-30 15:12:02.341944+00'),
-	(16, 'account', '0001_initial', '2026-11-30 15:12:02.36718+00'),
-	(17, 'account', '0002_email_max_length', '2026-11-30 15:12:02.374233+00'),
-	(18, 'account', '0003_alter_emailaddress_create_unique_verified_email', '2026-11-30 15:12:02.388865+00'),
-	(19, 'account', '0004_alter_emailaddress_drop_unique_email', '2026-11-30 15:12:02.398363+00'),
-	(20, 'account', '0005_emailaddress_idx_upper_email', '2026-11-30 15:12:02.406798+00'),
-	(21, 'account', '0006_emailaddress_lower', '2026-11-30 15:12:02.416592+00'),
-	(22, 'account', '0007_emailaddress_idx_email', '2026-11-30 15:12:02.430473+00'),
-	(23, 'account', '0008_emailaddress_unique_primary_email_fixup', '2026-11-30 15:12:02.441918+00'),
-	(24, 'account', '0009_emailaddress_unique_primary_email', '2026-11-30 15:12:02.44894+00'),
-	(25, 'admin', '0001_initial', '2026-11-30 15:12:02.463094+00'),
-	(26, 'admin', '0002_logentry_remove_auto_add', '2026-11-30 15:12:02.469779+00'),
-	(27, 'admin', '0003_logentry_add_action_flag_choices', '2026-11-30 15:12:02.476384+00'),
-	(28, 'monitoring', '0001_sensor', '2026-11-30 15:12:02.572923+00'),
-	(29, 'sessions', '0001_initial', '2026-11-30 15:12:02.577127+00'),
-	(30, 'usersessions', '0001_initial', '2026-11-30 15:12:02.592282+00');
+	(1, 'contenttypes', '0001_initial', '2026-11-30 15:51:56.00787+00'),
+	(2, 'contenttypes', '0002_remove_content_type_name', '2026-11-30 15:51:56.013558+00'),
+	(3, 'auth', '0001_initial', '2026-11-30 15:51:56.055327+00'),
+	(4, 'auth', '0002_alter_permission_name_max_length', '2026-11-30 15:51:56.064914+00'),
+	(5, 'auth', '0003_alter_user_email_max_length', '2026-11-30 15:51:56.07086+00'),
+	(6, 'auth', '0004_alter_user_username_opts', '2026-11-30 15:51:56.082358+00'),
+	(7, 'auth', '0005_alter_user_last_login_null', '2026-11-30 15:51:56.088524+00'),
+	(8, 'auth', '0006_require_contenttypes_0002', '2026-11-30 15:51:56.088967+00'),
+	(9, 'auth', '0007_alter_validators_add_error_messages', '2026-11-30 15:51:56.090835+00'),
+	(10, 'auth', '0008_alter_user_username_max_length', '2026-11-30 15:51:56.098192+00'),
+	(11, 'auth', '0009_alter_user_last_name_max_length', '2026-11-30 15:51:56.1022+00'),
+	(12, 'auth', '0010_alter_group_name_max_length', '2026-11-30 15:51:56.109039+00'),
+	(13, 'auth', '0011_update_proxy_permissions', '2026-11-30 15:51:56.111306+00'),
+	(14, 'auth', '0012_alter_user_first_name_max_length', '2026-11-30 15:51:56.123177+00'),
+	(15, 'reservations', '0001_ledger', '2026-11-30 15:51:57.116311+00'),
+	(16, 'account', '0001_initial', '2026-11-30 15:51:57.186688+00'),
+	(17, 'account', '0002_email_max_length', '2026-11-30 15:51:57.198472+00'),
+	(18, 'account', '0003_alter_emailaddress_create_unique_verified_email', '2026-11-30 15:51:57.231983+00'),
+	(19, 'account', '0004_alter_emailaddress_drop_unique_email', '2026-11-30 15:51:57.249217+00'),
+	(20, 'account', '0005_emailaddress_idx_upper_email', '2026-11-30 15:51:57.261123+00'),
+	(21, 'account', '0006_emailaddress_lower', '2026-11-30 15:51:57.278916+00'),
+	(22, 'account', '0007_emailaddress_idx_email', '2026-11-30 15:51:57.303678+00'),
+	(23, 'account', '0008_emailaddress_unique_primary_email_fixup', '2026-11-30 15:51:57.321617+00'),
+	(24, 'account', '0009_emailaddress_unique_primary_email', '2026-11-30 15:51:57.334027+00'),
+	(25, 'admin', '0001_initial', '2026-11-30 15:51:57.360559+00'),
+	(26, 'admin', '0002_logentry_remove_auto_add', '2026-11-30 15:51:57.374422+00'),
+	(27, 'admin', '0003_logentry_add_action_flag_choices', '2026-11-30 15:51:57.394259+00'),
+	(28, 'monitoring', '0001_sensor', '2026-11-30 15:51:57.796496+00'),
+	(29, 'reservations', '0002_tell_of_changes', '2026-11-30 15:51:57.81483+00'),
+	(30, 'sessions', '0001_initial', '2026-11-30 15:51:57.826958+00'),
+	(31, 'usersessions', '0001_initial', '2026-11-30 15:51:57.886061+00');
 
 
 --
@@ -1430,7 +1431,7 @@ INSERT INTO public.reservations_idempotencykey VALUES
 --
 
 INSERT INTO public.reservations_invite VALUES
-	(1, '329077d76600a1638619ec3c87e50dea27b9f07e8674ee9b2bd8f8061e749b32', 'phd', '2026-11-30 06:00:00+00', '2026-12-07 06:00:00+00', 3, 1);
+	(1, 'e77df4721caf90e3e968371bd40b0b4100134f3ec70863f3b73a301b6c480de8', 'phd', '2026-11-30 06:00:00+00', '2026-12-07 06:00:00+00', 3, 1);
 
 
 --
@@ -1468,9 +1469,9 @@ INSERT INTO public.reservations_ledgerentry VALUES
 --
 
 INSERT INTO public.reservations_member VALUES
-	(1, '!1HIpOQyZBDf9BsfVuu6t1FsDGJOonpKglZ3TbyK8', NULL, true, 'member1@lab.example', '高雨桐', 'staff', 'approved', true, true, true, 'en', '', '2026-11-30 15:12:02.661529+00'),
-	(2, '!3NrXbVbhGMCYrl3vYWdhbahFqqXhSZEhOnOMsySJ', NULL, false, 'member2@lab.example', '林悦', 'phd', 'approved', true, false, false, 'en', '', '2026-11-30 15:12:02.662194+00'),
-	(3, '!n8c0KNe7wVC1DMLcDittgQOc2WFkFUBvZgkeayLo', NULL, false, 'member3@lab.example', 'Wu', 'master', 'approved', true, false, false, 'en', '', '2026-11-30 15:12:02.662531+00');
+	(1, '!6JbRABd36f9T7HUHfxJYhL9J5awCChftM04mhMCu', NULL, true, 'member1@lab.example', '高雨桐', 'staff', 'approved', true, true, true, 'en', '', '2026-11-30 15:51:58.056776+00'),
+	(2, '!gFI3OXrosTuPeKEfcPlJ81ChWZ3Uku2JVxlWVUao', NULL, false, 'member2@lab.example', '林悦', 'phd', 'approved', true, false, false, 'en', '', '2026-11-30 15:51:58.057966+00'),
+	(3, '!rcEfyZ22JMMnEovujLdf7jE9kFQhIZkofcAx26yS', NULL, false, 'member3@lab.example', 'Wu', 'master', 'approved', true, false, false, 'en', '', '2026-11-30 15:51:58.058482+00');
 
 
 --
@@ -1587,7 +1588,7 @@ SELECT pg_catalog.setval('public.django_content_type_id_seq', 31, true);
 -- Name: django_migrations_id_seq; Type: SEQUENCE SET; Schema: public; Owner: -
 --
 
-SELECT pg_catalog.setval('public.django_migrations_id_seq', 30, true);
+SELECT pg_catalog.setval('public.django_migrations_id_seq', 31, true);
 
 
 --

@@ -8,7 +8,7 @@ import reservations.rules.kinds
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('reservations', '0002_accounts'),
+        ('reservations', '0003_accounts'),
     ]
 
     operations = [

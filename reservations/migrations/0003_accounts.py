@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    dependencies = [("reservations", "0001_ledger")]
+    dependencies = [("reservations", "0002_tell_of_changes")]
 
     operations = [
         migrations.RemoveIndex("ledgerentry", "ledger_account"),

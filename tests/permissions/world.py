@@ -1,0 +1,469 @@
+"""A lab with something of everybody's in it, the rows of its tables, and a good form for every route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from allauth.account.forms import default_token_generator
+from allauth.account.internal.flows.manage_email import sync_user_email_address
+from allauth.account.utils import user_pk_to_url_str
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
+from django.core.cache import cache
+from django.core.management.color import no_style
+from django.db import connection, transaction
+from django.http import HttpResponse
+from django.test import Client
+
+from reservations import links, models
+from reservations.models import (
+    CardState,
+    Case,
+    Demerit,
+    Gpu,
+    Host,
+    HostAccount,
+    Invite,
+    Member,
+    Pool,
+    Reservation,
+    Ruling,
+)
+from reservations.services import arbitration, changes, conduct, people, setup
+from tests import factories as make
+from tests.factories import NOW, at
+
+from .table import NO_OBJECT
+
+MISSING = 987_654_321
+PASSWORD = "a long enough password"
+NEW_PASSWORD = "another long enough one"
+EVIDENCE: dict[str, Any] = {
+    "kind": "overrun", "card": "gpu01:2", "gpu": "GPU-abc", "end": "2026-11-30T06:00:00+00:00",
+    "grace_until": "2026-11-30T06:10:00+00:00", "counted_at": "2026-11-30T06:10:30+00:00",
+    "first_sight": "2026-11-30T06:10:10+00:00",
+    "samples": [{"at": "2026-11-30T06:10:10+00:00", "pids": [20417], "utilization": 97, "memory": 64 << 30}],
+    "processes": [{"pid": 20417, "started": 884211, "uid": 2003, "owner": "verified"}],
+    "waiting": True, "coverage": 1.0, "simulated": False,
+}
+# What no form of the product may set by itself. Names that a form does have are left out for that form.
+EXTRAS = {
+    "id": "1", "pk": "1", "status": "released", "state": "void", "tier": "deadline", "rank_tier": "0", "rank": "0",
+    "approval": "approved", "is_admin": "on", "is_arbiter": "on", "is_superuser": "on", "is_staff": "on", "is_active": "on",
+    "role": "staff", "points": "0", "version": "99", "policy": "{}", "policy_version": "9", "price": "0", "cost": "0",
+    "weight": "1", "units": "0", "booked_at": "2020-01-01T00:00", "ended_at": "2020-01-01T00:00", "start": "2026-12-02T09:00",
+    "end": "2026-12-09T09:00", "origin": "sweep", "now": "2030-01-01T00:00", "at": "2020-01-01T00:00", "simulated": "on",
+    "issued_at": "2020-01-01T00:00", "expires_at": "2036-01-01T00:00", "set_up_at": "2020-01-01T00:00", "uses_left": "200",
+    "token_hash": "0" * 64, "zone": "UTC", "note": "set by an extra field", "purpose": "test", "statement": "extra",
+    "outcome": "accepted", "reason": "extra", "email": "extra@lab.example", "name": "Extra", "uid": "4711", "unix_name": "extra",
+    "joined_at": "2020-01-01T00:00", "last_login": "2020-01-01T00:00", "date_joined": "2020-01-01T00:00", "knowing_it_runs": "1",
+    "fact": "overrun:1", "key": "another-key-of-somebody",
+}
+_SOMEBODY = (
+    "holder", "holder_id", "user", "user_id", "member", "member_id", "owner", "owner_id", "by", "actor", "actor_id", "opened_by",
+    "opened_by_id", "arbiter", "arbiter_id", "decided_by", "pressed_by", "created_by", "created_by_id", "on_behalf",
+)
+# Fields of the forms beyond those that the good form below fills in.
+_OPTIONAL = {
+    "book": {"start", "note", "use", "length"}, "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
+    "undo-release": {"back"}, "cancel": {"back"}, "member": {"is_arbiter", "is_admin", "is_active"},
+    "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
+    "account_login": {"next", "remember"}, "admin:reservations_gpu_change": {"memory_total", "bus_id"},
+    "admin:reservations_host_change": {"has_reader"}, "admin:reservations_member_change": {"language", "zone"},
+}
+
+
+def extras(route: str, body: dict[str, Any], somebody: int) -> dict[str, Any]:
+    """Fields that this form does not have, each with a value that would do harm."""
+    own = set(body) | _OPTIONAL.get(route, set())
+    return {name: value for name, value in ({**EXTRAS, **dict.fromkeys(_SOMEBODY, str(somebody))}).items() if name not in own}
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------------
+_BOOKKEEPING = {"django_session", "django_migrations", "django_cache", "sqlite_sequence"}
+_UNLIKE = {  # made anew each time: compared by being there, not by their value
+    "reservations_member": {"password"}, "reservations_invite": {"token_hash"}, "reservations_keptmail": {"body"},
+    "usersessions_usersession": {"session_key"},
+}
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def dump(*, alike: bool = False) -> Rows:
+    """Every row of every table, save sessions and when somebody signed in last. `alike` masks what is random."""
+    found: Rows = {}
+    with connection.cursor() as cursor:
+        for table, columns in _columns().items():
+            masked = _UNLIKE.get(table, set()) if alike else set()
+            wanted = ", ".join(f'"{name}"' for name in columns if name not in masked)
+            cursor.execute(f'SELECT {wanted} FROM "{table}"')
+            found[table] = sorted(cursor.fetchall(), key=repr)
+    return found
+
+
+_known_columns: dict[str, list[str]] = {}
+
+
+def _columns() -> dict[str, list[str]]:
+    if not _known_columns:
+        with connection.cursor() as cursor:
+            for table in connection.introspection.table_names(cursor):
+                if table not in _BOOKKEEPING:
+                    described = connection.introspection.get_table_description(cursor, table)
+                    _known_columns[table] = [column.name for column in described if column.name != "last_login"]
+    return _known_columns
+
+
+def changed(before: Rows, after: Rows) -> list[str]:
+    """The tables that differ, with what went and what came."""
+    found = []
+    for table, rows in after.items():
+        old = before[table]
+        if rows != old:
+            went, came = [row for row in old if row not in rows], [row for row in rows if row not in old]
+            found.append(f"{table}: -{went[:2]} +{came[:2]}")
+    return found
+
+
+@contextmanager
+def writes() -> Iterator[list[str]]:
+    """The statements that change rows, as they are sent; those of the session's own table are left out."""
+    found: list[str] = []
+
+    def watched(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        start = sql.lstrip()[:6].upper()
+        if start in ("INSERT", "UPDATE", "DELETE", "TRUNCA") and not any(f'"{name}"' in sql for name in _BOOKKEEPING):
+            found.append(sql[:120])
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watched):
+        yield found
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Takes back whatever happens inside: rows, keys to come, the cache of limits."""
+    sid = transaction.savepoint()
+    try:
+        yield
+    finally:
+        connection.needs_rollback = False
+        transaction.savepoint_rollback(sid)
+        cache.clear()
+
+
+def reset_keys() -> None:
+    """The next new row gets the key it would have had before the last one was taken back."""
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_sql(no_style(), [*_models(), UserSession, LogEntry]):
+            cursor.execute(statement)
+
+
+def _models() -> list[Any]:
+    return [getattr(models, name) for name in models.__all__]
+
+
+# --- the lab ----------------------------------------------------------------------------------------------------------
+WHO = ("deactivated", "unapproved", "member", "arbiter", "admin", "superuser")
+# What a person wrote for few eyes: each text says whose it is.
+SECRETS = tuple(f"{kind} of {name}" for kind in ("note", "statement") for name in (*WHO, "other", "gone"))
+
+
+@dataclass
+class World:
+    """A lab in which everybody has something of their own, and Wang has the same as `other`."""
+
+    people: dict[str, Member] = field(default_factory=dict)
+    active: dict[str, Reservation] = field(default_factory=dict)
+    coming: dict[str, Reservation] = field(default_factory=dict)
+    released: dict[str, Reservation] = field(default_factory=dict)
+    demerits: dict[str, Demerit] = field(default_factory=dict)
+    cases: dict[str, Case] = field(default_factory=dict)
+    clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    alike: Rows = field(default_factory=dict)
+    free: list[Gpu] = field(default_factory=list)
+    link_file: tuple[Path, str] | None = None
+    # by their name in the table: rows and tokens that nobody owns
+    waiting: Member | None = None
+    accounts: list[HostAccount] = field(default_factory=list)
+    invite: str = ""
+    over: str = ""
+    token: str = ""
+    past: Reservation | None = None
+    reset: dict[str, str] = field(default_factory=dict)
+
+    def client(self, column: str, *, csrf: bool = False) -> Client:
+        """A browser of this column, as new. One each is kept: making one sets up the whole chain of middleware."""
+        client = self.clients.setdefault(
+            (column, csrf), Client(raise_request_exception=False, enforce_csrf_checks=csrf)
+        )
+        client.cookies = SimpleCookie()
+        if session := self.sessions.get(column):
+            client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
+        return client
+
+    def reopen(self, column: str) -> None:
+        """Signs in again whom the last press signed out, and puts the one-time link back that it used up."""
+        if session := self.sessions.get(column):
+            session.save()
+        if self.link_file:
+            path, text = self.link_file
+            path.write_text(text)
+
+    def freeze(self) -> None:
+        """Keeps the rows as they are now, to compare with."""
+        reset_keys()
+        self.rows, self.alike = dump(), dump(alike=True)
+
+
+def empty() -> World:
+    """An installation that nobody has set up; its one-time link is out."""
+    world = World()
+    link = setup.link(NOW)
+    assert link is not None
+    world.token = link.rsplit("/", 1)[1]
+    file = Path(settings.DATA_DIR) / "setup_token"
+    world.link_file = file, file.read_text()
+    world.freeze()
+    return world
+
+
+def lab() -> World:
+    """The lab at NOW."""
+    make.lab()
+    world = World()
+    admin = {"is_admin": True, "role": "staff"}
+    fields: dict[str, dict[str, Any]] = {
+        "deactivated": {}, "unapproved": {}, "member": {}, "arbiter": {"is_arbiter": True}, "admin": admin,
+        "superuser": {"is_superuser": True}, "other": {}, "gone": {},
+    }
+    for name, values in fields.items():
+        world.people[name] = make.member(name.title(), password=PASSWORD, email=f"{name}@lab.example", **values)
+    host = make.host("gpu-a")
+    cards = iter(make.cards(40, host))
+    for name, one in world.people.items():
+        world.active[name] = make.reservation(one, [next(cards)], None, 2, note=f"note of {name}")
+        world.coming[name] = make.reservation(one, [next(cards)], 24, 26)
+        released = make.reservation(one, [next(cards)], None, 4)
+        world.released[name] = changes.release(released.pk, by=one, version=released.version, now=NOW)
+        for kind in ("demerit", "case"):
+            issued = conduct.issue_overrun(fact=f"{kind}:{name}", reservation=released, evidence=EVIDENCE, now=NOW)
+            assert issued is not None
+            if kind == "case":
+                world.cases[name] = conduct.dispute(issued.pk, f"statement of {name}", by=one, now=NOW)
+            else:
+                world.demerits[name] = issued
+    world.free = [next(cards) for _ in range(4)]
+    _further(world, host)
+    for name in WHO:
+        for where in ("elsewhere", "here"):
+            client = Client()
+            client.force_login(world.people[name])
+            key = str(client.session.session_key)
+            UserSession.objects.create(user=world.people[name], session_key=key, ip="192.0.2.7", user_agent=where)
+            world.sessions[name] = Session.objects.get(pk=key)
+    Member.objects.filter(pk__in=[world.people[name].pk for name in ("deactivated", "gone")]).update(is_active=False)
+    Member.objects.filter(pk=world.people["unapproved"].pk).update(approval=Member.Approval.PENDING)
+    for one in world.people.values():
+        one.refresh_from_db()
+        sync_user_email_address(one)  # each has asked for a new password before
+    world.freeze()
+    return world
+
+
+def _further(world: World, host: Host) -> None:
+    """Rows that nobody owns, and one of each kind that the admin shows."""
+    judge, other = make.arbiter("Judge"), world.people["other"]
+    world.waiting = make.member("Waiting", approval=Member.Approval.PENDING)
+    admin = world.people["admin"]
+    issued = conduct.issue_overrun(fact="decided", reservation=world.released["other"], evidence=EVIDENCE, now=NOW)
+    assert issued is not None
+    decided = conduct.dispute(issued.pk, "the host was down", by=other, now=NOW)
+    arbitration.rule(decided.pk, Ruling.Outcome.DECLINED, "the log shows it", by=judge, version=1, now=NOW)
+    CardState.objects.create(gpu=world.free[0], state=CardState.State.FREE, since=NOW, sampled_at=NOW)
+    world.accounts = [
+        people.add_account(one.pk, host_id=host.pk, unix_name=name, uid=uid, by=admin, now=NOW)
+        for one, name, uid in ((other, "wang", 2001), (judge, "judge", 2002))
+    ]
+    world.invite = people.invite(by=admin, role="master", uses=5, days=7, now=NOW)
+    world.over = people.invite(by=admin, role="master", uses=1, days=7, now=NOW)
+    Invite.objects.filter(token_hash=people.hash_token(world.over)).update(uses_left=0)
+    world.reset = {
+        "uidb36": user_pk_to_url_str(other), "key": default_token_generator.make_token(other)
+    }
+    past = make.reservation(other, [world.free[3]], 1, 2, now=at(0))
+    Reservation.objects.filter(pk=past.pk).update(start=at(-60), end=at(-48), status="finished")
+    past.allocations.update(start=at(-60), end=at(-48), status="finished")
+    past.refresh_from_db()
+    world.past = past
+
+
+# --- addresses and forms ----------------------------------------------------------------------------------------------
+_STATE = {"release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released"}
+
+
+def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
+    """What stands in the address of this object."""
+    name = column if found == "own" else "other"
+    if route in _STATE:
+        return {"pk": MISSING if found == "missing" else getattr(world, _STATE[route])[name].pk}
+    if route in ("case", "case-rule"):
+        return {"pk": MISSING if found == "missing" else world.cases[name].pk}
+    if route == "dispute":
+        return {"pk": MISSING if found == "missing" else world.demerits[name].pk}
+    if route in ("member", "account-add"):
+        return {"pk": MISSING if found == "missing" else world.people[name].pk}
+    if route == "member-approve":
+        there = world.people.get(column) if found == "own" else world.waiting
+        return {"pk": MISSING if found == "missing" or there is None else there.pk}
+    if route == "account-remove":
+        if found == "missing":
+            return {"pk": MISSING, "account_pk": MISSING}
+        mine, foreign = world.accounts
+        return {"pk": mine.member_id, "account_pk": (mine if found == "there" else foreign).pk}
+    if route in ("invite-end", "host-reader", "card-add", "card-service"):
+        model: Any = {"invite-end": Invite, "card-service": Gpu}.get(route, Host)
+        return {"pk": MISSING if found == "missing" else model.objects.order_by("pk").first().pk}
+    if route == "join":
+        return {"token": {"open": world.invite, "over": world.over}.get(found) or "no-such-token"}
+    if route == "setup":
+        return {"token": world.token if found == "good" else "no-such-token"}
+    if route == "link":
+        return {"token": _token(world, found)}
+    if route == "account_reset_password_from_key":
+        if found == "missing":
+            return {"uidb36": "1", "key": "no-such-key"}
+        return world.reset
+    return _admin_kwargs(route, found)
+
+
+def _token(world: World, found: str) -> str:
+    action = links.LinkAction
+    if found == "forged":
+        return "1.1.release.1:0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+    reservation = {"lost": world.active.get("gone"), "expired": world.past}.get(found, world.active.get("other"))
+    assert reservation is not None
+    return links.link_for(reservation, action.EXTEND if found == "extend" else action.RELEASE).token
+
+
+def _admin_kwargs(route: str, found: str) -> dict[str, Any]:
+    if route == "admin:app_list":
+        return {"app_label": "reservations"}
+    if route == "admin:view_on_site":
+        kind = ContentType.objects.get_for_model(Gpu)
+        first = Gpu.objects.order_by("pk").first()
+        return {"content_type_id": kind.pk, "object_id": first.pk if first and found == "there" else MISSING}
+    if found == NO_OBJECT or not route.startswith(("admin:", "admin/")):
+        return {}
+    [model] = [one for one in _models() if f"_{one._meta.model_name}_" in route or f"/{one._meta.model_name}/" in route]
+    first = model._default_manager.order_by("pk").first()
+    return {"object_id": MISSING if found == "missing" else first.pk}
+
+
+def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
+    """A form that the route accepts, for whoever may send it."""
+    name = column if found == "own" else "other"
+    if route in _STATE:
+        one = getattr(world, _STATE[route]).get(name)
+        form: dict[str, Any] = {"version": one.version if one else 1}
+        if route == "extend":
+            form |= {"end": at(3).isoformat(), "key": "onekeyofthisform"}
+        return form
+    if route == "link":
+        done = "extend" if found in ("extend", "crossed") else "release"
+        return {"do": done, **({"end": at(3).isoformat()} if done == "extend" else {})}
+    plain: dict[str, Callable[[], dict[str, Any]]] = {
+        "book": lambda: {
+            "card": world.free[1].pk if world.free else 1, "end": "2026-11-30T16:00", "tier": "regular",
+            "purpose": "training", "key": "a-key-of-this-form",
+        },
+        "dispute": lambda: {"statement": "The host was down."},
+        "case-rule": lambda: {"outcome": "accepted", "reason": "The log shows it.", "version": 1},
+        "join": lambda: {
+            "name": "Newcomer", "email": "newcomer@lab.example", "password": PASSWORD, "language": "en",
+        },
+        "setup": lambda: {
+            "lab_name": "Vision", "zone": "Asia/Shanghai", "language": "en", "name": "Chen", "email": "chen@lab.example",
+            "password": PASSWORD,
+        },
+        "demo-load": lambda: {"token": world.token if found == "good" else "no-such-token"},
+        "set-language": lambda: {"language": "zh-hans"},
+        "member-invite": lambda: {"role": "master", "uses": 1, "days": 7},
+        "host-add": lambda: {"name": "gpu-new", "has_reader": "on"},
+        "host-reader": lambda: {"has_reader": "no"},
+        "card-service": lambda: {"service": "out_of_service", "reason": "fan"},
+        "member": lambda: {
+            "role": "undergraduate", "is_active": "on", **({"is_admin": "on"} if found == "own" else {}),
+        },
+        "account-add": lambda: {"host": _first_host(), "unix_name": "newone", "uid": 3001},
+        "card-add": lambda: _card(),
+        "account_login": lambda: {"login": _email(column), "password": PASSWORD},
+        "account_request_login_code": lambda: {"email": _email(column)},
+        "account_change_password": lambda: {
+            "oldpassword": PASSWORD, "password1": NEW_PASSWORD, "password2": NEW_PASSWORD,
+        },
+        "account_set_password": lambda: {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD},
+        "account_reset_password": lambda: {"email": _email(column)},
+        "account_signup": lambda: {"email": "new@lab.example", "password1": PASSWORD},
+        "account_reset_password_from_key": lambda: {"password1": NEW_PASSWORD, "password2": NEW_PASSWORD},
+        "admin:password_change": lambda: {
+            "old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD,
+        },
+    }
+    if route in plain:
+        return plain[route]()
+    return _admin_body(world, route)
+
+
+def _email(column: str) -> str:
+    return {"anonymous": "other@lab.example", "before": "nobody@lab.example"}.get(column, f"{column}@lab.example")
+
+
+def _first_host() -> int:
+    first = Host.objects.order_by("pk").first()
+    return first.pk if first else 1
+
+
+def _card() -> dict[str, Any]:
+    prefix = f"host{_first_host()}"
+    return {f"{prefix}-uuid": "GPU-new", f"{prefix}-model": "A100", f"{prefix}-memory": "80", f"{prefix}-index": "9"}
+
+
+def _admin_body(world: World, route: str) -> dict[str, Any]:
+    if route.endswith("_changelist"):
+        return {"action": "delete_selected", "_selected_action": "1", "index": "0"}
+    if route.endswith("_delete"):
+        return {"post": "yes"}
+    if not route.startswith("admin:") or not route.endswith(("_change", "_add")) or not world.people:
+        return {}
+    first: dict[str, Callable[[], dict[str, Any]]] = {
+        "member": lambda: {"email": "deactivated@lab.example", "name": "Renamed", "role": "phd", "language": "en", "zone": ""},
+        "host": lambda: {"name": "gpu-renamed", "has_reader": "on"},
+        "pool": lambda: {"name": "Renamed", "weight": "50"},
+        "gpu": lambda: {
+            "host": _first_host(), "pool": Pool.objects.order_by("pk")[0].pk, "model": "Renamed", "memory_total": "1",
+            "bus_id": "x", "index": "0", "service": "in_service",
+        },
+    }
+    model = route.removeprefix("admin:reservations_").rsplit("_", 1)[0]
+    return {**first[model](), "_save": "Save"} if model in first else {"_save": "Save"}
+
+
+def send(client: Client, method: str, path: str, form: dict[str, Any], **headers: str) -> HttpResponse:
+    """One request as a browser sends it."""
+    extra = {"headers": headers} if headers else {}
+    if method in ("POST", "PUT", "PATCH"):
+        if method == "POST":
+            return client.post(path, form, **extra)  # type: ignore[return-value]
+        return client.generic(method, path, "a=b", "application/x-www-form-urlencoded", **extra)  # type: ignore[return-value]
+    return client.generic(method, path, **extra)  # type: ignore[return-value]
+
