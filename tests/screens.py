@@ -1,9 +1,12 @@
 """`make screens`: the README's pictures, taken from the demo lab in a real browser. Writes docs/screens/*.png."""
 
+import json
 import os
 import shutil
 import sys
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
@@ -31,6 +34,7 @@ def main() -> int:
         lab = Lab(Path(folder) / "demo", "demo")
         try:
             lab.wait_until_up(120)
+            wait_until_cards_are_read(lab.address)
             password = (lab.data_dir / "demo_password").read_text(encoding="ascii").strip()
             with sync_playwright() as driver:
                 as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -49,6 +53,17 @@ def main() -> int:
         finally:
             lab.clean_up()
     return 0
+
+
+def wait_until_cards_are_read(address: str) -> None:
+    """The pictures show what the cards do, not that nobody has looked yet."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        with urllib.request.urlopen(f"{address}/health", timeout=10) as answer:
+            if json.load(answer)["checks"]["samples"]["state"] == "ok":
+                return
+        time.sleep(1)
+    raise SystemExit("screens: the simulated cards were not read within 90 s.")
 
 
 def sign_in(page: Page, address: str, password: str) -> None:

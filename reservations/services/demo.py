@@ -87,7 +87,7 @@ def _members(password: str, now: datetime) -> list[Member]:
     made: list[Member] = []
     for person in PEOPLE:
         member = Member(
-            email=person.email, name=person.name, role=person.role, language=person.language,
+            email=person.email, name=person.name, role=person.role,
             is_arbiter=person.is_arbiter, is_admin=person.is_admin, is_superuser=person.is_admin,
             approval=Member.Approval.APPROVED, joined_at=now - timedelta(days=60),
         )

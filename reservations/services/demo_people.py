@@ -10,13 +10,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Person:
-    """One invented member; `seed` is how eagerly they book (cards per day, roughly, in tenths)."""
+    """One invented member. `eagerness`: how much they book. No language of their own: the visitor's browser decides."""
 
     name: str
     account: str
     role: str
     eagerness: int
-    language: str = "zh-hans"
     is_arbiter: bool = False
     is_admin: bool = False
 
@@ -27,15 +26,15 @@ class Person:
 
 PEOPLE = (
     Person("高雨桐", "gao", "staff", 2, is_arbiter=True, is_admin=True),
-    Person("Ingrid Solheim", "solheim", "staff", 2, "en", is_arbiter=True),
+    Person("Ingrid Solheim", "solheim", "staff", 2, is_arbiter=True),
     Person("林悦", "lin", "phd", 9),
     Person("周子涵", "zhou", "phd", 8),
     Person("陈思远", "chen", "phd", 8),
-    Person("Emma Larsen", "larsen", "phd", 7, "en"),
-    Person("Lucas Moreau", "moreau", "phd", 7, "en"),
+    Person("Emma Larsen", "larsen", "phd", 7),
+    Person("Lucas Moreau", "moreau", "phd", 7),
     Person("王可欣", "wang", "master", 6),
     Person("赵一鸣", "zhao", "master", 6),
-    Person("Priya Nair", "nair", "master", 6, "en"),
+    Person("Priya Nair", "nair", "master", 6),
     Person("吴昊天", "wu", "undergraduate", 3),
     Person("刘梓萱", "liu", "undergraduate", 3),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.cache import cache
@@ -119,6 +119,7 @@ class Check:
     def __init__(self, world: World) -> None:
         self.world, self.wrong, self.asked = world, list[str](), 0
         self.shown: set[str] = set()
+        self.said: dict[Cell, str] = {}
 
     def holds(self, rows: Iterable[Row], columns: Iterable[str]) -> list[str]:
         columns = list(columns)
@@ -148,6 +149,8 @@ class Check:
             was = f"{response.status_code} {response.headers.get('Location', '')}"
             self.wrong.append(f"{cell}{' with extra fields' if harm else ''}: {cell.expected}, but was {was}")
         self._reads(cell, response)
+        if cell.refused and not harm:
+            self.said[cell] = _said(response)
         return response, written
 
     def _reads(self, cell: Cell, response: HttpResponse) -> None:
@@ -216,15 +219,9 @@ class Check:
         for one in cells(row, columns, ("GET", "POST")):
             if one.found in ("", "missing") or not one.refused:
                 continue
-            other = Cell(one.route, one.column, "missing", one.method, row.cell(one.method, "missing", one.column))
-            if other.expected != one.expected:
-                continue
-            said = []
-            for cell in (one, other):
-                with worlds.undone():
-                    said.append(_said(self._ask(cell)[0]))
-            if said[0] != said[1]:
-                self.wrong.append(f"{one}: told from one that is missing: {said[0][:300]!r} … {said[1][:300]!r}")
+            other = replace(one, found="missing", expected=row.cell(one.method, "missing", one.column))
+            if other.expected == one.expected and self.said[one] != self.said[other]:
+                self.wrong.append(f"{one}: told from one that is missing: {self.said[one][:300]!r} … {self.said[other][:300]!r}")
 
 
 def _said(response: HttpResponse) -> str:
