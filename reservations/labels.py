@@ -37,6 +37,10 @@ ROLE = {
     "phd": gettext_lazy("PhD student"),
     "staff": gettext_lazy("staff"),
 }
+KIND = {
+    "planned": gettext_lazy("planned"), "late": pgettext_lazy("kind", "late"),
+    "walk_in": gettext_lazy("walk-in, first come, first served"),
+}
 PURPOSE = {
     "training": gettext_lazy("training"), "inference": gettext_lazy("inference"),
     "interactive": gettext_lazy("interactive"), "test": pgettext_lazy("purpose", "test"),

@@ -129,6 +129,7 @@ def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
         "length": cardlook.length_words(found.start, found.end),
         "status": str(status),
         "status_words": labels.STATUS[status],
+        "kind_words": labels.KIND[found.kind],
         "tier_words": labels.TIER.get(found.tier, found.tier),
         "letter": labels.TIER_LETTER.get(found.tier, ""),
         "purpose_words": labels.PURPOSE.get(found.purpose, found.purpose),

@@ -4,6 +4,7 @@ import pytest
 
 from reservations import labels
 from reservations.models import CardState, Case, Demerit, Reservation, Ruling
+from reservations.rules.kinds import Kind
 from reservations.rules.lifecycle import Status
 from reservations.rules.policy import Policy
 
@@ -15,6 +16,7 @@ from reservations.rules.policy import Policy
         (labels.TIER, Policy().tiers),
         (labels.TIER_LETTER, Policy().tiers),
         (labels.ROLE, list(Policy().roles)),
+        (labels.KIND, list(Kind)),
         (labels.PURPOSE, Reservation.Purpose.values),
         (labels.CARD_STATE, CardState.State.values),
         (labels.DEMERIT_REASON, Demerit.Reason.values),
