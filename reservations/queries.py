@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, F, Max, Prefetch, Q, Sum, Window
+from django.db.models import Count, F, Max, Min, Prefetch, Q, Sum, Window
 from django.db.models.functions import RowNumber
 
 from .holidays import public_days
@@ -171,13 +171,20 @@ def units_used(member_id: int, weeks: Iterable[date]) -> dict[date, int]:
     return {week: found.get(week, 0) for week in wanted}
 
 
-def free_seconds_used(member_id: int, days: Sequence[date]) -> dict[date, int]:
-    """Free card-seconds of walk-ins that the member has taken on each of these lab days (D2)."""
-    sums = (
-        LedgerEntry.objects.filter(member=member_id, account=LedgerEntry.Account.FREE, period__in=days)
-        .values("period").annotate(seconds=Sum("units")).order_by()
-    )
-    return {row["period"]: row["seconds"] for row in sums}
+def free_seconds_used(
+    member_id: int, days: Sequence[date], *, since: datetime | None = None, not_of: int | None = None
+) -> dict[date, int]:
+    """Free card-seconds of walk-ins that the member has taken on each of these lab days (D2).
+
+    With `since`, only what was written at or after it; with `not_of`, only by other reservations.
+    """
+    rows = LedgerEntry.objects.filter(member=member_id, account=LedgerEntry.Account.FREE, period__in=days)
+    if since is not None:
+        rows = rows.filter(at__gte=since)
+    if not_of is not None:
+        rows = rows.exclude(reservation=not_of)
+    found = {row["period"]: row["seconds"] for row in rows.values("period").annotate(seconds=Sum("units")).order_by()}
+    return {day: found.get(day, 0) for day in days}
 
 
 def card_used_last(member_id: int) -> int | None:
@@ -216,6 +223,13 @@ def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> 
         rows = rows.exclude(reservation=not_of)
     found = _holdings(rows.select_related("reservation__holder").order_by("start")[:1])
     return found[0] if found else None
+
+
+def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datetime | None:
+    """When the next reservation on any of these cards begins, other than `not_of`; earlier than `after` if it holds then."""
+    rows = Allocation.objects.filter(gpu__in=list(gpu_ids), status__in=HOLDING_CODES, end__gt=after)
+    found: datetime | None = rows.exclude(reservation=not_of).aggregate(start=Min("start"))["start"]
+    return found
 
 
 def reservation_detail(pk: int) -> Reservation | None:

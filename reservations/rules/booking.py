@@ -13,13 +13,15 @@ from .kinds import Kind, kind_of
 from .policy import Policy
 from .quota import Price, allowance_units, charge, free_first, longest_affordable, overdrawn, priced
 from .refusal import Alternative, Code, Refusal
-from .supply import card_refusals, choice, reserve_refusals, service_refusals, taken_refusals
-from .times import day_refusals, time_refusals, walk_in_refusals, window_refusals
+from .supply import card_refusals, choices, reserve_refusals, service_refusals, taken_refusals
+from .times import day_refusals, time_refusals, walk_in_card_refusals, walk_in_refusals, window_refusals
 from .week import local_date
+
+LONGEST_LOOK = timedelta(days=366)  # longer is refused before; its windows are not worth laying out
 
 __all__ = [
     "Ask", "Card", "Decision", "Facts", "Holding", "Plan", "PoolFacts", "Refusal", "crowd_refusals", "day_refusals",
-    "decide", "period", "prices_for", "quota_refusals", "service_refusals", "window_refusals",
+    "decide", "period", "prices_for", "quota_refusals", "service_refusals", "walk_in_card_refusals", "window_refusals",
 ]
 
 
@@ -48,29 +50,42 @@ def decide(ask: Ask, facts: Facts) -> Decision:
     if held is None:
         return Decision(tuple(refusals))
     kind = kind_of(held.start, facts.now, facts.zone, facts.policy.freezing)
-    card_ids = ask.card_ids
+    options = [ask.card_ids]
     if not ask.is_named and ask.count > 0:
-        found = choice(ask, facts, held, kind)
-        if found is None:
+        options = choices(ask, facts, held, kind)
+        if not options:
             refusals.append(Refusal(Code.NOT_ENOUGH_CARDS, {"count": ask.count}))
-        card_ids = found or ()
-    known = [facts.cards[card_id] for card_id in card_ids if card_id in facts.cards]
     refusals += [*taken_refusals(ask, facts, held), *reserve_refusals(ask, facts, held, kind)]
-    if held.length <= timedelta(days=366):  # longer is refused above; its windows are not worth laying out
-        pools = [facts.pools[pool_id] for pool_id in sorted({card.pool_id for card in known}) if pool_id in facts.pools]
-        refusals += window_refusals(
-            held, kind, pools, asked_start=ask.start, policy=facts.policy, zone=facts.zone
-        )
+    # The first that its pool's windows and price allow; if there is none, the first says why.
+    offers = [_offer(card_ids, ask, facts, held, kind) for card_ids in options or [()]]
+    offer = next((one for one in offers if not one.windows and not one.quota), offers[0])
+    refusals += offer.windows
     if kind == Kind.WALK_IN:
         refusals += walk_in_refusals(held, ask.wanted, ask, facts)
-    refusals += _caps(ask, facts, held)
-    if held.length > timedelta(days=366) or not known:
+    refusals += [*_caps(ask, facts, held), *offer.quota]
+    if refusals or not offer.prices:
         return Decision(tuple(refusals))
-    prices = prices_for(known, held, kind, facts)
-    refusals += _quota(ask, facts, known, prices)
-    if refusals:
-        return Decision(tuple(refusals))
-    return Decision((), Plan(card_ids, held, kind, prices))
+    return Decision((), Plan(offer.card_ids, held, kind, offer.prices))
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Cards that could serve, their prices, and what their pools' windows and the allowance say against them."""
+
+    card_ids: tuple[int, ...]
+    windows: Sequence[Refusal]
+    quota: Sequence[Refusal]
+    prices: Mapping[int, Price]
+
+
+def _offer(card_ids: tuple[int, ...], ask: Ask, facts: Facts, held: Interval, kind: Kind) -> _Offer:
+    cards = [facts.cards[card_id] for card_id in card_ids if card_id in facts.cards]
+    if held.length > LONGEST_LOOK or not cards:
+        return _Offer(card_ids, (), (), {})
+    pools = [facts.pools[pool_id] for pool_id in sorted({card.pool_id for card in cards}) if pool_id in facts.pools]
+    windows = window_refusals(held, kind, pools, asked_start=ask.start, policy=facts.policy, zone=facts.zone)
+    prices = prices_for(cards, held, kind, facts)
+    return _Offer(card_ids, windows, list(_quota(ask, facts, cards, prices)), prices)
 
 
 def prices_for(cards: Sequence[Card], held: Interval, kind: Kind, facts: Facts) -> dict[int, Price]:

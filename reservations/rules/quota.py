@@ -60,6 +60,28 @@ def free_first(price: Price, cards: int, left: Mapping[date, int], zone: ZoneInf
     return tuple(stretches)
 
 
+def free_again(price: Price, span: Interval, cards: int, left: Mapping[date, int], zone: ZoneInfo) -> Price:
+    """The price with what is free inside `span` free only as far as `left` goes; the rates stay (D2, H0)."""
+    before = [Stretch(part, one.rate, one.free) for one in price if (part := _until(one.interval, span.start))]
+    room = dict(left)
+    inside: list[Stretch] = []
+    for one in price:
+        part = one.interval.cut(span)
+        if part is None:
+            continue
+        if not one.free:
+            inside.append(Stretch(part, one.rate))
+            continue
+        inside += free_first((Stretch(part, one.rate),), cards, room, zone)
+        for day, piece in _days_of(part, zone):
+            room[day] = max(room.get(day, 0) - cards * whole_seconds(piece.start, piece.end), 0)
+    return (*before, *inside)
+
+
+def _until(interval: Interval, end: datetime) -> Interval | None:
+    return Interval(interval.start, min(interval.end, end)) if interval.start < end else None
+
+
 def _days_of(interval: Interval, zone: ZoneInfo) -> Iterator[tuple[date, Interval]]:
     day = local_date(interval.start, zone)
     while True:

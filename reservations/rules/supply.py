@@ -46,10 +46,8 @@ def taken_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
         )
 
 
-def choice(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> tuple[int, ...] | None:
-    """The cards a request by count gets (G2); None when too few are free for all of it."""
-    if ask.count < 1:
-        return None
+def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[int, ...]]:
+    """The cards a request by count may get, of each pool the best, best first (G2); none when too few are free."""
     by_card: dict[int, list[Interval]] = defaultdict(list)
     for one in facts.holdings:
         by_card[one.card_id].append(one.interval)
@@ -64,16 +62,16 @@ def choice(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> tuple[int, ...
             continue
         waste = waste_beside(held, by_card[card.id], facts.now)
         candidates[card.pool_id].append(Candidate(card.id, card.host, card.bus_id, waste, card.id == facts.used_last))
-    # One pool at a time: its reserve and its windows are its own. Of the pools' choices G2 takes the best.
+    # One pool at a time: its reserve, its windows and its price are its own.
     chosen: list[list[Candidate]] = []
     for pool_id, rows in sorted(candidates.items()):
         found = choose(rows, ask.count, several_hosts=ask.several_hosts) if room[pool_id] >= ask.count else None
         if found:
             chosen.append([one for one in rows if one.card_id in found])
-    if not chosen:
-        return None
-    best = min(chosen, key=preference)
-    return tuple(one.card_id for one in sorted(best, key=lambda one: (one.bus_id, one.host, one.card_id)))
+    return [
+        tuple(one.card_id for one in sorted(rows, key=lambda one: (one.bus_id, one.host, one.card_id)))
+        for rows in sorted(chosen, key=preference)
+    ]
 
 
 def _fits(card: Card, ask: Ask) -> bool:
@@ -85,8 +83,12 @@ def _fits(card: Card, ask: Ask) -> bool:
     )
 
 
-def room_in_pool(pool: PoolFacts, facts: Facts, held: Interval, kind: Kind, tier: str) -> int:
+def room_in_pool(
+    pool: PoolFacts, facts: Facts, held: Interval, kind: Kind, tier: str, *, whole: Interval | None = None
+) -> int:
     """How many more cards of the pool this request may take at every instant of `held`, by G4 and G7.
+
+    `whole`: the time of the whole reservation where `held` is only what is added to it; its length is what counts.
 
     The emergency reserve is a count: the strongest, granted tiers use it first; others only as walk-ins of at most 2 h.
     Quick cards are kept on working days from reservations longer than 2 h.
@@ -95,15 +97,14 @@ def room_in_pool(pool: PoolFacts, facts: Facts, held: Interval, kind: Kind, tier
     holdings = [one for one in facts.holdings if one.card_id in pool.card_ids and one.interval.overlaps(held)]
     granted = [one.interval for one in holdings if one.tier in policy.granted_tiers]
     others = [one.interval for one in holdings if one.tier not in policy.granted_tiers]
-    short = held.length <= timedelta(seconds=policy.reserve_walk_in_s)
+    whole = whole or held
+    short = whole.length <= timedelta(seconds=policy.reserve_walk_in_s)
     may_use_reserve = tier in policy.granted_tiers or (kind == Kind.WALK_IN and short)
     reserve = 0 if may_use_reserve else pool.reserve
-    taken = max(
-        most_at_once(others) + max(most_at_once(granted) - pool.reserve, 0),
-        0 if reserve else most_at_once([*others, *granted]),
-    )
+    beside = most_at_once(others) + max(most_at_once(granted) - reserve, 0)
+    taken = beside if reserve else most_at_once([*others, *granted])
     room = len(pool.card_ids) - reserve - taken
-    if held.length > timedelta(seconds=policy.quick_s) and _touches_working_day(held, pool):
+    if whole.length > timedelta(seconds=policy.quick_s) and _touches_working_day(held, pool):
         long_ones = [
             one.interval for one in holdings if one.interval.length > timedelta(seconds=policy.quick_s)
         ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from .facts import Ask, Facts, PoolFacts
+from .facts import Ask, Facts, Holding, PoolFacts
 from .interval import Interval
 from .kinds import Kind
 from .policy import Policy
@@ -62,12 +63,20 @@ def _same_length_later(ask: Ask, facts: Facts) -> Alternative | None:
 def window_refusals(
     held: Interval, kind: Kind, pools: Sequence[PoolFacts], *, asked_start: datetime | None, policy: Policy, zone: ZoneInfo
 ) -> list[Refusal]:
-    """Everything the pools' windows say against the interval; each reason once, the pool that allows least speaking."""
+    """Everything the pools' windows say against the interval, each reason once; offered is only what they all allow."""
     found: dict[Code, Refusal] = {}
     for pool in pools:
         for refusal in _of_pool(held, kind, pool.timetable, asked_start, policy, zone):
             found.setdefault(refusal.code, refusal)
-    return list(found.values())
+
+    def is_allowed(end: datetime) -> bool:
+        other = Interval(held.start, end)
+        return not any(any(_of_pool(other, kind, pool.timetable, asked_start, policy, zone)) for pool in pools)
+
+    return [
+        one if one.alternative is None or is_allowed(one.alternative.values["end"]) else replace(one, alternative=None)
+        for one in found.values()
+    ]
 
 
 def _of_pool(
@@ -161,6 +170,11 @@ def walk_in_refusals(held: Interval, cards: int, ask: Ask, facts: Facts) -> Iter
         yield Refusal(
             Code.WALK_IN_LONG, {"hours": policy.walk_in_longest_s / 3600}, Alternative({"start": ask.start, "end": end})
         )
-    own = len({(one.reservation_id, one.card_id) for one in facts.own if one.is_walk_in and one.interval.overlaps(held)})
-    if own + cards > policy.walk_in_cards:
-        yield Refusal(Code.WALK_IN_CARDS, {"most": policy.walk_in_cards, "would": own + cards})
+    yield from walk_in_card_refusals(held, cards, facts.own, policy)
+
+
+def walk_in_card_refusals(held: Interval, cards: int, own: Sequence[Holding], policy: Policy) -> Iterator[Refusal]:
+    """A refusal when with `cards` more the member would hold too many as walk-ins (D2); all of them have begun."""
+    others = len({(one.reservation_id, one.card_id) for one in own if one.is_walk_in and one.interval.overlaps(held)})
+    if others + cards > policy.walk_in_cards:
+        yield Refusal(Code.WALK_IN_CARDS, {"most": policy.walk_in_cards, "would": others + cards})

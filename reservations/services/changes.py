@@ -14,6 +14,7 @@ from . import audit, extension, fees, outbox
 from .held import (
     Held,
     Reason,
+    charge_what_is_no_longer_free,
     end_now,
     locked,
     own_others,
@@ -68,9 +69,12 @@ def undo_release(
         limit = ended + timedelta(seconds=held.lab.policy.release_undo_s)
         if now >= min(limit, reservation.end):
             raise refuse(Code.UNDO_OVER)
-        _refuse_undo(held, Interval(ended, reservation.end), now)
+        span = _rest(held, ended)
+        charge_what_is_no_longer_free(held, span, ended)
+        _refuse_undo(held, span, now)
         reopen(held, reservation.end)
-        post_both(held, _rest(held, ended), Reason.UNDONE, now)
+        post_both(held, span, Reason.UNDONE, now)
+        fees.return_for([row.gpu_id for row in held.allocations], span, held.lab, now)
         outbox.write_ending(reservation, held.lab.policy, now)
         entry = audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
         outbox.write_changed(reservation, entry, now)
@@ -109,6 +113,7 @@ def _refuse_undo(held: Held, span: Interval, now: datetime) -> None:
     own, holder = own_others(held, now), held.reservation.holder
     refusals = [
         *taken(held, span, None),
+        *extension.refuse_return(held, span, now),
         *rules.crowd_refusals(span, len(held.allocations), own, held.lab.policy, holder.role),
         *(rules.Refusal(one.code, one.facts) for one in extension.quota_for(held, held.prices, within=span)),
     ]

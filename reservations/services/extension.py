@@ -15,7 +15,7 @@ from ..rules.lifecycle import Status
 from ..rules.quota import Price, allowance_units, charge, free_seconds
 from ..rules.refusal import Alternative, Code, Refused, refuse
 from ..rules.supply import room_in_pool
-from ..rules.week import day_start, last_open_day, on_raster, round_to_raster, weeks_of
+from ..rules.week import day_start, last_open_day, local_date, on_raster, round_to_raster, weeks_of
 from . import audit, booking, fees, outbox
 from .held import (
     TINY,
@@ -104,6 +104,11 @@ def quota_for(
     )
 
 
+def refuse_return(held: Held, span: Interval, now: datetime) -> list[rules.Refusal]:
+    """What stands against holding `span` of the reservation again: too many walk-ins, or cards kept back (D2, G4, G7)."""
+    return [*_walk_in_refusals(held, span, now), *_reserve_refusals(held, span, _facts(held, span, now))]
+
+
 def _cut(price: Price, within: Interval) -> Price:
     parts = ((one, one.interval.cut(within)) for one in price)
     return tuple(type(one)(part, one.rate, one.free) for one, part in parts if part)
@@ -135,15 +140,21 @@ def _window_refusals(held: Held, end: datetime, facts: rules.Facts) -> list[rule
     return [one for one in found if one.facts.get("end") is None or one.facts["end"] > reservation.end]
 
 
+def _walk_in_refusals(held: Held, span: Interval, now: datetime) -> list[rules.Refusal]:
+    """Too many cards as walk-ins, with those begun since this one ended (D2, H0)."""
+    if held.reservation.kind != Kind.WALK_IN:
+        return []
+    return list(rules.walk_in_card_refusals(span, len(held.allocations), own_others(held, now), held.lab.policy))
+
+
 def _reserve_refusals(held: Held, added: Interval, facts: rules.Facts) -> list[rules.Refusal]:
     """Cards that the pool keeps back from so long a reservation (G4, G7)."""
     whole = Interval(held.reservation.start, added.end)
-    short = whole.length <= timedelta(seconds=held.lab.policy.reserve_walk_in_s)
-    kind = Kind(held.reservation.kind) if short else Kind.PLANNED
+    kind = Kind(held.reservation.kind)
     refusals = []
     for pool_id, pool in facts.pools.items():
         count = sum(facts.cards[row.gpu_id].pool_id == pool_id for row in held.allocations)
-        room = room_in_pool(pool, facts, added, kind, held.reservation.tier)
+        room = room_in_pool(pool, facts, added, kind, held.reservation.tier, whole=whole)
         if (pool.reserve or pool.quick) and room < count:
             refusals.append(rules.Refusal(Code.RESERVE_KEPT, {"reserve": pool.reserve, "quick": pool.quick}))
     return refusals
@@ -159,10 +170,8 @@ def _longest(held: Held, now: datetime) -> datetime | None:
     limit = round_to_raster(reservation.start + _most_length(held), policy.raster_s, lab.zone, up=False)
     open_until = last_open_day(now, lab.zone, days_before=policy.opens_days, at=policy.opens_time)
     limit = min(limit, day_start(open_until + timedelta(days=1), lab.zone))
-    for row in held.allocations:
-        following = queries.next_holding(row.gpu_id, reservation.end, not_of=reservation.pk)
-        if following:
-            limit = min(limit, following.interval.start)
+    following = queries.next_start([row.gpu_id for row in held.allocations], reservation.end, not_of=reservation.pk)
+    limit = min(limit, following or limit)
     if limit <= reservation.end or not reservation.holder.is_approved:
         return None
     facts = _facts(held, Interval(reservation.end, limit), now)
@@ -170,7 +179,8 @@ def _longest(held: Held, now: datetime) -> datetime | None:
         return None
     found = _within_windows(held, limit, facts)
     limit = _within_caps(held, found, now) if found else reservation.end
-    if limit <= reservation.end or _reserve_refusals(held, Interval(reservation.end, limit), facts):
+    limit = _within_reserve(held, limit, facts)
+    if limit <= reservation.end or _walk_in_refusals(held, Interval(reservation.end, limit), now):
         return None
     prices = _prices(held, Interval(reservation.end, limit), facts)
     for refusal in quota_for(held, [(prices[row.gpu_id], row.weight) for row in held.allocations]):
@@ -185,10 +195,28 @@ def _within_windows(held: Held, limit: datetime, facts: rules.Facts) -> datetime
     """The latest end up to `limit` that the windows allow."""
     while refusals := _window_refusals(held, limit, facts):
         ends = [one.alternative.values["end"] for one in refusals if one.alternative]
-        if len(ends) < len(refusals) or min(ends) <= held.reservation.end or min(ends) >= limit:
+        if not ends or min(ends) <= held.reservation.end or min(ends) >= limit:
             return None
         limit = min(ends)
     return limit
+
+
+def _within_reserve(held: Held, limit: datetime, facts: rules.Facts) -> datetime:
+    """The latest end up to `limit` that leaves the pool what it keeps back (G4, G7).
+
+    More can only be kept back where the reservation becomes long, where a day begins or where another one does.
+    """
+    reservation, policy = held.reservation, held.lab.policy
+    end, zone = reservation.end, held.lab.zone
+    turns = {limit, end, *(one.interval.start for one in facts.holdings)}
+    for length_s in (policy.reserve_walk_in_s, policy.quick_s):
+        turns.add(round_to_raster(reservation.start + timedelta(seconds=length_s), policy.raster_s, zone, up=False))
+    day = local_date(end, zone) + timedelta(days=1)
+    while (midnight := day_start(day, zone)) < limit:
+        turns.add(midnight)
+        day += timedelta(days=1)
+    possible = sorted((turn for turn in turns if end < turn <= limit), reverse=True)
+    return next((turn for turn in possible if not _reserve_refusals(held, Interval(end, turn), facts)), end)
 
 
 def _within_caps(held: Held, limit: datetime, now: datetime) -> datetime:
@@ -239,6 +267,7 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
     refusals += [rules.Refusal(one.code, one.facts, instead) for one in against]
     refusals += rules.service_refusals(facts.cards.values())
     refusals += taken(held, added, instead)
+    refusals += _walk_in_refusals(held, added, now)
     refusals += rules.crowd_refusals(
         added, len(held.allocations), own_others(held, now), policy, reservation.holder.role
     )

@@ -17,7 +17,7 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.kinds import Kind
 from ..rules.lifecycle import Status, can_become
-from ..rules.quota import Price, Stretch, charge, free_seconds, price_from_json, price_to_json
+from ..rules.quota import Price, Stretch, charge, free_again, free_seconds, price_from_json, price_to_json
 from ..rules.refusal import Alternative, Code, refuse
 from . import locking
 
@@ -155,6 +155,27 @@ def add_price(held: Held, added: Mapping[int, Price]) -> None:
     for row in held.allocations:
         whole = (*held._price(row), *added[row.gpu_id])
         Allocation.objects.filter(pk=row.pk).update(price=price_to_json(whole))
+
+
+def charge_what_is_no_longer_free(held: Held, span: Interval, since: datetime) -> None:
+    """Before a release is undone: the free time that the holder's other walk-ins took since then stays theirs (D2).
+
+    What is short of it in `span` gets its ordinary price. Done to the rows in memory and, where it changes, stored.
+    """
+    zone, free = held.lab.zone, held.free_time(span)
+    if not free:
+        return
+    holder, days = held.reservation.holder_id, list(free)
+    used = queries.free_seconds_used(holder, days)
+    taken = queries.free_seconds_used(holder, days, since=since, not_of=held.reservation.pk)
+    budget = held.lab.policy.walk_in_free_hours * 3600
+    left = {day: min(free[day], max(budget - used[day], free[day] - taken[day], 0)) for day in days}
+    if left == free:
+        return
+    for row in held.allocations:
+        price = held._price(row)
+        row.price = price_to_json(free_again(price, span, len(held.allocations), left, zone))
+        row.save(update_fields=["price"])
 
 
 def post(
