@@ -55,7 +55,7 @@ def reminders() -> int:
 # --- the guilty -----------------------------------------------------------------------------------------------------
 
 
-def test_who_stays_on_while_somebody_waits_gets_one_demerit_with_its_evidence(pair: Pair) -> None:
+def test_i4_who_stays_on_while_somebody_waits_gets_one_demerit_with_its_evidence(pair: Pair) -> None:
     pair.world.play(NOON - MINUTE, THIRD - PERIOD)
     assert not Demerit.objects.exists()
     pair.world.play(THIRD, THIRD)

@@ -152,7 +152,7 @@ def test_a_host_that_answers_with_a_problem_is_unknown_and_stays_so(  # NV-07
         (0, Owner.AMBIGUOUS, None), (65_534, Owner.AMBIGUOUS, None), (33, Owner.AMBIGUOUS, None), (501, Owner.VERIFIED, BO),
     ],
 )
-def test_an_owner_is_only_who_is_mapped_and_never_root(uid: int | None, owner: Owner, member: int | None) -> None:
+def test_i3_an_owner_is_only_who_is_mapped_and_never_root(uid: int | None, owner: Owner, member: int | None) -> None:
     assert owner_of(uid, {2001: ANN, 501: BO, 0: EVE, 65_534: EVE}) == (owner, member)
 
 
