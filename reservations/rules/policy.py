@@ -267,7 +267,7 @@ FRIENDLY = Policy(
 PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": BALANCED, "friendly": FRIENDLY})
 # For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
 REPLAY = replace(
-    BALANCED, raster_s=1, shortest_s=1, longest_s=3650 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
-    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), walk_in_longest_s=3650 * DAY,
+    BALANCED, raster_s=1, shortest_s=1, longest_s=366 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
+    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), walk_in_longest_s=366 * DAY,
     walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
 )
