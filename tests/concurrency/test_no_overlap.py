@@ -116,8 +116,8 @@ def test_plain_sql_is_guarded() -> None:
     row(lab, 10, 12).save()
     other = reservation(lab.member(), NOW + 11 * HOUR, NOW + 13 * HOUR)
     sql = (
-        'INSERT INTO reservations_allocation (reservation_id, gpu_id, status, start, "end", weight) VALUES '
-        f"({other.pk}, {lab.cards[0]}, 'booked', '2026-03-02 11:00:00+00', '2026-03-02 13:00:00+00', 100)"
+        'INSERT INTO reservations_allocation (reservation_id, gpu_id, status, start, "end", weight, price, fee) VALUES '
+        f"({other.pk}, {lab.cards[0]}, 'booked', '2026-03-02 11:00:00+00', '2026-03-02 13:00:00+00', 100, '[]', '[]')"
     )
     if not databases.is_postgres():
         sql = sql.replace("+00", "")  # as Django writes instants there
