@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.postgres import server
 
 ROOT = Path(__file__).resolve().parent.parent
-PROCESSES = "2"
+PROCESSES = "3"  # one more than two cores: some tests wait for a lab to live through its minutes
 NO_TESTS = 5  # pytest's exit code where nothing was selected: right for the second run of a selection without a database
 
 
