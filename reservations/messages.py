@@ -246,6 +246,9 @@ def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
         "undo_release": (_("%(who)s took the release of your reservation back: %(cards)s"), ""),
         "cancel": (_("%(who)s cancelled your reservation: %(cards)s"), _("Its hours are yours again.")),
         "extend": (_("%(who)s extended your reservation: %(cards)s"), ""),
+        "move": (_("%(who)s moved your reservation: %(cards)s"), ""),
+        "undo_booking": (_("%(who)s undid your booking: %(cards)s"), _("Its hours are yours again.")),
+        "undo_move": (_("%(who)s undid the move of your reservation: %(cards)s"), ""),
     }[entry.verb]
     facts: tuple[Fact, ...] = (
         Fact(_("Cards"), (cards,)),

@@ -15,6 +15,9 @@ class Action(StrEnum):
     RELEASE = "release"
     EXTEND = "extend"
     CANCEL = "cancel"
+    MOVE = "move"
+    UNDO = "undo"
+    AGAIN = "again"
     SEE_NOTE = "see_note"
     SEE_DEMERIT = "see_demerit"
     DISPUTE = "dispute"
@@ -50,7 +53,9 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
     match action:
         case Action.SEE_SCHEDULE:
             return True
-        case Action.RELEASE | Action.EXTEND | Action.CANCEL | Action.SEE_NOTE:
+        case Action.AGAIN:
+            return holder
+        case Action.RELEASE | Action.EXTEND | Action.CANCEL | Action.MOVE | Action.UNDO | Action.SEE_NOTE:
             return holder or member.is_arbiter
         case _:
             return False

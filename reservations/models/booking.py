@@ -90,6 +90,31 @@ class Allocation(models.Model):
         return f"{self.reservation_id} on {self.gpu_id}"
 
 
+class FormerAllocation(models.Model):
+    """One card of a reservation as it was before a move (H6): what an undo restores, and the fee of a late one (E3).
+
+    `version` is the reservation's at that time; the rest means what it does in `Allocation`. It holds nothing.
+    """
+
+    reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="former_allocations")
+    version = models.PositiveIntegerField()
+    gpu = models.ForeignKey(Gpu, models.PROTECT, related_name="+")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    weight = models.PositiveIntegerField()
+    price = models.JSONField(default=list, blank=True)
+    fee = models.JSONField(default=list, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["reservation", "version", "gpu"], name="former_card_once_per_version")
+        ]
+        indexes = [models.Index(fields=["gpu", "end", "start"], name="former_card_end")]
+
+    def __str__(self) -> str:
+        return f"{self.reservation_id} v{self.version} on {self.gpu_id}"
+
+
 class LedgerEntry(AppendOnly):
     """One movement of one of a member's accounts. `units`: positive = charged, negative = returned.
 
@@ -109,6 +134,7 @@ class LedgerEntry(AppendOnly):
         UNDONE = "undone"
         FEE = "fee"
         REBOOKED = "rebooked"
+        MOVED = "moved"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
     account = models.CharField(max_length=8, choices=Account.choices, default=Account.QUOTA)

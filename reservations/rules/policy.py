@@ -92,6 +92,7 @@ class Policy:
     quick_s: int = 2 * HOUR
     # H. Life of a reservation
     release_undo_s: int = 10 * MINUTE
+    booking_undo_s: int = 10
     # I. What the cards say
     overrun_grace_s: int = 10 * MINUTE
     overrun_first_sight_s: int = 60 * MINUTE

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from .. import queries
+from .. import permissions, queries
 from ..models import Allocation, Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
 from ..rules.quota import price_to_json
-from ..rules.refusal import Refused
-from ..rules.week import local_date, weeks_of
+from ..rules.refusal import Alternative, Code, Refused, refuse
+from ..rules.week import NoSuchLocalTime, local_date, round_to_raster, typed_instant, weeks_of
 from . import audit, fees, locking, outbox
-from .held import TINY, Reason, guarded, held_by, post_both, remember, repeated
+from .held import TINY, Reason, guarded, held_by, on_its_cards, post_both, remember, repeated
 
 LONGEST_LOOK = timedelta(days=366)
 BESIDE = timedelta(hours=2)  # how far beside the asked time a gap is small (G2)
@@ -77,25 +78,65 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
             tier=request.tier, rank_tier=lab.policy.rank_tier(request.tier), purpose=request.purpose, note=request.note,
             start=plan.held.start, end=plan.held.end, booked_at=now,
         )
-        Allocation.objects.bulk_create(
-            [
-                Allocation(
-                    reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,
-                    end=plan.held.end, weight=facts.cards[card_id].weight, price=price_to_json(plan.prices[card_id]),
-                )
-                for card_id in plan.card_ids
-            ]
-        )
-        held = held_by(reservation)
-        post_both(held, None, Reason.BOOKED, now)
-        fees.return_for(plan.card_ids, plan.held, lab, now)
+        allocate(reservation, plan, facts)
+        post_both(held_by(reservation), None, Reason.BOOKED, now)
+        returned = fees.return_for(plan.card_ids, plan.held, lab, now)
         outbox.write_ending(reservation, lab.policy, now)
         audit.note(
             "reserve", reservation, actor=member, origin=origin, now=now, cards=list(plan.card_ids),
             start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
+            **fees.recorded(returned),
         )
         remember(member, request.key, request.fingerprint(), reservation, now)
         return reservation
+
+
+def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> None:
+    """Writes the rows of the plan's cards."""
+    Allocation.objects.bulk_create(
+        [
+            Allocation(
+                reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,
+                end=plan.held.end, weight=facts.cards[card_id].weight, price=price_to_json(plan.prices[card_id]),
+            )
+            for card_id in plan.card_ids
+        ]
+    )
+
+
+def again(reservation_id: int, *, by: Member, now: datetime, key: str, origin: str = "page") -> Reservation:
+    """Books the same cards at the same clock time next week, with the same tier and purpose, under all rules (D8).
+
+    A reservation of its own. A repeat of the same key returns the one made the first time. What began between two steps
+    of the raster (a walk-in) begins at the earlier one. Raises `Refused`, also where the clock skips or repeats a time.
+    """
+    return reserve(by, next_week(reservation_id, by=by, key=key), now=now, origin=origin)
+
+
+def next_week(reservation_id: int, *, by: Member, key: str) -> BookingRequest:
+    """What `again` asks for. Raises `Refused`: for a local time that does not exist or comes twice with both readings (A3)."""
+    found = Reservation.objects.select_related("holder").filter(pk=reservation_id).first()
+    if found is None or not permissions.may(by, permissions.Action.AGAIN, found):
+        raise refuse(Code.NOT_YOURS)
+    lab = queries.lab_facts()
+    start = round_to_raster(found.start, lab.policy.raster_s, lab.zone, up=False)
+    card_ids = found.allocations.order_by("gpu").values_list("gpu", flat=True)
+    return BookingRequest(
+        tuple(card_ids), _week_later(start, "start", lab.zone), _week_later(found.end, "end", lab.zone), found.tier,
+        found.purpose, key=key,
+    )
+
+
+def _week_later(instant: datetime, field: str, zone: ZoneInfo) -> datetime:
+    try:
+        return typed_instant(instant.astimezone(zone).replace(tzinfo=None) + timedelta(days=7), zone)
+    except NoSuchLocalTime as problem:
+        code = Code.TIME_TWICE if problem.twice else Code.TIME_SKIPPED
+        first, second = problem.readings
+        raise Refused(
+            rules.Refusal(code, {"first": first, "second": second}, Alternative({field: reading}))
+            for reading in problem.readings
+        ) from None
 
 
 def check(member: Member, request: BookingRequest, *, now: datetime) -> list[rules.Refusal]:
@@ -151,8 +192,7 @@ def advance_one(reservation_id: int, *, now: datetime) -> None:
     Under the lock of every change: an extension that meets the sweep must not read `active` and end up `finished`.
     Raises `locking.Busy`; the next sweep finds it again.
     """
-    card_ids = Allocation.objects.filter(reservation=reservation_id).values_list("gpu", flat=True)
-    with locking.hold(cards=queries.pool_mates(card_ids)):
+    with on_its_cards(reservation_id):
         for old, new, due in (
             (Status.BOOKED, Status.ACTIVE, {"start__lte": now}),
             (Status.ACTIVE, Status.FINISHED, {"end__lte": now}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -76,21 +76,42 @@ def guarded() -> Iterator[None]:
 
 @contextmanager
 def locked(
-    reservation_id: int, by: Member, action: permissions.Action, version: int | None, now: datetime
+    reservation_id: int, by: Member, action: permissions.Action, version: int | None, now: datetime,
+    also: Iterable[int] = (),
 ) -> Iterator[Held]:
-    """The door to every change: lock, re-read, right to act, version. Raises `Refused`."""
+    """The door to every change: lock, re-read, right to act, version. `also` names cards beside the reservation's.
+
+    Raises `Refused`.
+    """
     found = Reservation.objects.filter(pk=reservation_id).values_list("holder", flat=True).first()
     if found is None:
         raise refuse(Code.NOT_YOURS)
-    card_ids = Allocation.objects.filter(reservation=reservation_id).values_list("gpu", flat=True)
     # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
-    with guarded(), locking.hold(members=[found, by.pk], cards=queries.pool_mates(card_ids)):
+    with guarded(), on_its_cards(reservation_id, members=[found, by.pk], also=also):
         reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
         if not permissions.may(by, action, reservation):
             raise refuse(Code.NOT_YOURS)
         if version is not None and version != reservation.version:
             raise refuse(Code.STALE)
         yield held_by(reservation)
+
+
+@contextmanager
+def on_its_cards(reservation_id: int, *, members: Iterable[int] = (), also: Iterable[int] = ()) -> Iterator[None]:
+    """The lock over the cards of a reservation and of their pools. A move may give it others while we wait: then anew."""
+    members, also = list(members), list(also)
+    while True:
+        card_ids = _cards_of(reservation_id)
+        with locking.hold(members=members, cards=queries.pool_mates([*card_ids, *also])):
+            if _cards_of(reservation_id) != card_ids:
+                continue
+            yield
+            return
+
+
+def _cards_of(reservation_id: int) -> list[int]:
+    rows = Allocation.objects.filter(reservation=reservation_id)
+    return list(rows.order_by("gpu").values_list("gpu", flat=True))
 
 
 def held_by(reservation: Reservation) -> Held:

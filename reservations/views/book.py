@@ -20,7 +20,7 @@ from .. import forms, labels, queries
 from ..models import Reservation
 from ..rules.refusal import Alternative, Code, Refusal, Refused
 from ..rules.week import NoSuchLocalTime, local_date
-from ..services import booking, locking
+from ..services import booking, locking, moving
 from ..services.booking import BookingRequest
 from . import cardlook, refused
 from .access import lead, member_required
@@ -73,8 +73,8 @@ def _book(request: HttpRequest) -> HttpResponse:
         )
     except locking.Busy:
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
-    messages.success(request, _booked_words(len(form.card_ids()), made))
-    return lead(request, _schedule_with(request, made))
+    messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
+    return lead(request, schedule_with(request, made))
 
 
 def _with_allowed(
@@ -107,13 +107,20 @@ def _allowed(request: HttpRequest, asked: BookingRequest, way: Alternative) -> B
     return None
 
 
-def _booked_words(count: int, made: Reservation) -> str:
+def undo_tag(request: HttpRequest, made: Reservation) -> str:
+    """What makes a message of success carry the button that undoes a booking or a move while it lasts (H0)."""
+    until = moving.undo_until(made, request.lab.policy.booking_undo_s)
+    return f"undo {made.pk} {made.version} {int(until.timestamp() * 1000)}" if until else ""
+
+
+def booked_words(count: int, made: Reservation) -> str:
+    """That so many cards are booked, and when."""
     return ngettext("Booked: %(n)d card, %(period)s.", "Booked: %(n)d cards, %(period)s.", count) % {
         "n": count, "period": cardlook.period_words(made.start, made.end)
     }
 
 
-def _schedule_with(request: HttpRequest, made: Reservation) -> str:
+def schedule_with(request: HttpRequest, made: Reservation) -> str:
     """The schedule at a time at which the reservation is seen."""
     query: dict[str, str | int] = {"new": made.pk}
     if made.start > request.now + _WINDOW:

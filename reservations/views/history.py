@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from .. import labels
 from ..models import AuditEntry
+from . import cardlook
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,26 @@ def _extended(change: Mapping[str, Any]) -> str:
     return _("extended to %(time)s") % {"time": labels.instant(end)}
 
 
+def _moved(change: Mapping[str, Any]) -> str:
+    try:
+        old, new = (
+            cardlook.period_words(*(datetime.fromisoformat(change[side][edge]) for edge in ("start", "end")))
+            for side in ("old", "new")
+        )
+    except (KeyError, TypeError, ValueError):
+        return _("moved")
+    return _("moved from %(old)s to %(new)s") % {"old": old, "new": new}
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "reserve": lambda change: _("booked"),
     "release": lambda change: _("released"),
     "undo_release": lambda change: _("release undone"),
     "cancel": lambda change: _("cancelled"),
     "extend": _extended,
+    "move": _moved,
+    "undo_booking": lambda change: _("booking undone"),
+    "undo_move": lambda change: _("move undone"),
     "active": lambda change: _("started"),
     "finished": lambda change: _("ended as booked"),
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render, resolve_url
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -18,10 +18,11 @@ from ..models import Reservation
 from ..permissions import Action, may
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
-from ..rules.week import NoSuchLocalTime
-from ..services import changes, extension, locking
+from ..rules.week import NoSuchLocalTime, round_to_raster
+from ..services import booking, changes, extension, locking, moving
 from . import cardlook, history, refused
 from .access import lead, member_required
+from .book import booked_words, schedule_with, undo_tag
 
 _LARGEST_ID = 2**63 - 1
 
@@ -40,13 +41,15 @@ class Actions:
 
     release: bool = False
     cancel: bool = False
+    move: bool = False
+    again: bool = False
     undo_until: datetime | None = None
     longest: datetime | None = None
     later: tuple[Later, ...] = ()
 
     @property
     def any(self) -> bool:
-        return bool(self.release or self.cancel or self.undo_until or self.longest)
+        return bool(self.release or self.cancel or self.move or self.again or self.undo_until or self.longest)
 
 
 def status_by_clock(reservation: Reservation, now: datetime) -> Status:
@@ -69,6 +72,8 @@ def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = Tr
     return Actions(
         release=status == Status.ACTIVE and may(member, Action.RELEASE, reservation),
         cancel=status == Status.BOOKED and may(member, Action.CANCEL, reservation),
+        move=status == Status.BOOKED and may(member, Action.MOVE, reservation),
+        again=may(member, Action.AGAIN, reservation),
         undo_until=undo_until(request, reservation), longest=longest, later=_later(reservation, longest),
     )
 
@@ -105,10 +110,11 @@ def reservation(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _show(
     request: HttpRequest, found: Reservation, *, reasons: tuple[refused.Reason, ...] = (), status: int = 200,
-    still_running: bool = False, changed: bool = False,
+    still_running: bool = False, changed: bool = False, action: Action | None = None, errors: Sequence[str] = (),
 ) -> HttpResponse:
     template = "reservations/_panel.html" if request.htmx else "reservations/reservation.html"
     context = {**_context(request, found), "reasons": reasons, "still_running": still_running, "changed": changed}
+    context |= {"field_errors": errors, "refused": str(action or ""), "ways": _ways(request, found, action)}
     response = render(request, template, context, status=status)
     if changed:
         response.headers["HX-Trigger"] = "reservation-changed"
@@ -138,12 +144,35 @@ def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
         "actions": actions(request, found),
         "key": forms.new_key(),
         "typed_end": str(request.POST.get("until", ""))[:40],
+        "move_start": _shown(request, "start", found.start), "move_end": _shown(request, "end", found.end),
         "events": history.events(queries.history_of(found)),
     }
 
 
+def _shown(request: HttpRequest, name: str, booked: datetime) -> str:
+    """What a field of the move shows: as typed, else as booked."""
+    typed = request.POST.get(name) if "move" in request.path else None
+    return booked.astimezone(request.lab.zone).strftime("%Y-%m-%dT%H:%M") if typed is None else str(typed)[:40]
+
+
+def _ways(request: HttpRequest, found: Reservation, action: Action | None) -> dict[str, Any] | None:
+    """The booking form that a refused `again` leads on to: its buttons say another time of the next week."""
+    if action != Action.AGAIN:
+        return None
+    zone, week = request.lab.zone, timedelta(days=7)
+    start, end = (
+        (one.astimezone(zone).replace(tzinfo=None) + week).strftime("%Y-%m-%dT%H:%M")
+        for one in (round_to_raster(found.start, request.lab.policy.raster_s, zone, up=False), found.end)
+    )
+    return {
+        "cards": list(found.allocations.order_by("gpu").values_list("gpu", flat=True)), "start": start, "end": end,
+        "key": forms.new_key(),
+    }
+
+
 def _act(
-    request: HttpRequest, pk: int, action: Action, write: Callable[[int | None], Reservation], done: str
+    request: HttpRequest, pk: int, action: Action, write: Callable[[int | None], Reservation], done: str,
+    *, undoable: bool = False,
 ) -> HttpResponse:
     """One press: does it, or says why not on the same page. What is missing and what is not the reader's look alike."""
     found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
@@ -152,6 +181,8 @@ def _act(
     refusals: tuple[Refusal, ...] = ()
     try:
         write(_version(request))
+    except _Unreadable as problem:
+        return _show(request, found, errors=(str(problem),), status=422, action=action)
     except Refused as problem:
         if Code.NOT_YOURS in problem.codes:
             raise Http404 from None
@@ -163,9 +194,10 @@ def _act(
     if refusals:
         running = any(refusal.code == Code.STILL_RUNNING for refusal in refusals)
         return _show(
-            request, found, reasons=refused.reasons(refusals), status=refused.status(refusals), still_running=running
+            request, found, reasons=refused.reasons(refusals), status=refused.status(refusals), still_running=running,
+            action=action,
         )
-    messages.success(request, done)
+    messages.success(request, done, extra_tags=undo_tag(request, found) if undoable else "")
     if request.htmx:
         return _show(request, found, changed=True)
     return lead(request, resolve_url("mine") if request.POST.get("back") == "mine" else resolve_url("reservation", pk))
@@ -232,6 +264,74 @@ def extend(request: HttpRequest, pk: int) -> HttpResponse:
         )
 
     return _act(request, pk, Action.EXTEND, write, _("Extended."))
+
+
+class _Unreadable(ValueError):
+    """A form that cannot be read, with a sentence for the reader."""
+
+
+def _needed_key(request: HttpRequest) -> str:
+    if key := _key(request):
+        return key
+    raise _Unreadable(_("This form is damaged. Reload the page and press again."))
+
+
+def _typed(data: QueryDict, name: str, request: HttpRequest) -> datetime:
+    try:
+        return forms.read_instant(str(data.get(name) or "").strip(), request.lab.zone)
+    except NoSuchLocalTime as problem:
+        raise Refused(forms.clock_refusal(problem, name)) from None
+    except ValueError as problem:
+        raise _Unreadable(str(problem)) from None
+
+
+@require_POST
+@member_required
+def move(request: HttpRequest, pk: int) -> HttpResponse:
+    """Moves what has not started to the typed time, or to that of a button (`use`)."""
+
+    def write(version: int | None) -> Reservation:
+        data = forms.with_override(request.POST)
+        start, end = _typed(data, "start", request), _typed(data, "end", request)
+        return moving.move(
+            pk, start=start, end=end, by=request.user, version=version, now=request.now, key=_needed_key(request)
+        )
+
+    return _act(request, pk, Action.MOVE, write, _("Moved."), undoable=True)
+
+
+@require_POST
+@member_required
+def again(request: HttpRequest, pk: int) -> HttpResponse:
+    """Books the same next week, as a reservation of its own."""
+    found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
+    if found is None or not may(request.user, Action.AGAIN, found):
+        raise Http404
+    try:
+        made = booking.again(pk, by=request.user, now=request.now, key=_needed_key(request))
+    except _Unreadable as problem:
+        return _show(request, found, errors=(str(problem),), status=422)
+    except Refused as problem:
+        return _show(
+            request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals),
+            action=Action.AGAIN,
+        )
+    except locking.Busy:
+        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
+    words = booked_words(made.allocations.count(), made)
+    messages.success(request, words, extra_tags=undo_tag(request, made))
+    return lead(request, schedule_with(request, made))
+
+
+@require_POST
+@member_required
+def undo_booking(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes a booking or a move back within its seconds."""
+    return _act(
+        request, pk, Action.UNDO,
+        lambda version: moving.undo(pk, by=request.user, version=version, now=request.now),
+        _("Undone: all is as it was before."),
+    )
 
 
 def _longest(pk: int, request: HttpRequest) -> datetime | None:

@@ -11,7 +11,10 @@
     dress(toast);
   };
   const dress = (toast) => {
-    if (toast.querySelector("button")) return;
+    if (toast.dataset.dressed) return;
+    toast.dataset.dressed = "yes";
+    const passing = toast.querySelector("[data-lasts-ms]");
+    if (passing) setTimeout(() => passing.remove(), Number(passing.dataset.lastsMs));
     const close = Object.assign(document.createElement("button"), { type: "button", className: "small", textContent: document.body.dataset.close });
     close.addEventListener("click", () => toast.remove());
     toast.append(close);

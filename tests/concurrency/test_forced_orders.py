@@ -20,7 +20,7 @@ from django.db import connection
 
 from reservations.models import Member
 from reservations.rules.refusal import Refused
-from reservations.services import booking, changes, extension, locking
+from reservations.services import booking, changes, extension, locking, moving
 from tests.rig import checkers, world
 from tests.rig.sabotage import without
 
@@ -55,7 +55,7 @@ class Stage:
 
     # Each act has its own clock: what is due for a sweep need not be due for the person beside it.
     def create(self, second: bool, partner: str) -> Any:
-        start = NOW + 30 * MINUTE if partner in {"release", "undo", "cancel"} else self.end
+        start = NOW + 30 * MINUTE if partner in {"release", "undo", "cancel", "move", "unbook"} else self.end
         request = booking.BookingRequest((self.card,), start, start + 2 * HOUR)
         return booking.reserve(self.rivals[second], request, now=NOW)
 
@@ -71,6 +71,13 @@ class Stage:
 
     def cancel(self, second: bool, partner: str) -> Any:
         return changes.cancel(self.reservation, by=self.holder, version=None, now=NOW)
+
+    def move(self, second: bool, partner: str) -> Any:
+        start = NOW + (5 if second else 4) * HOUR
+        return moving.move(self.reservation, start=start, end=start + HOUR, by=self.holder, version=None, now=NOW)
+
+    def unbook(self, second: bool, partner: str) -> Any:
+        return moving.undo(self.reservation, by=self.holder, version=None, now=NOW)
 
     def start_due(self, second: bool, partner: str) -> Any:
         return booking.advance_one(self.reservation, now=self.start)
@@ -103,9 +110,10 @@ class Stage:
 
 ACTS: dict[str, Callable[[Stage, bool, str], Any]] = {
     "create": Stage.create, "extend": Stage.extend, "release": Stage.release, "undo": Stage.undo, "cancel": Stage.cancel,
+    "move": Stage.move, "unbook": Stage.unbook,
     "start": Stage.start_due, "finish": Stage.finish,
 }
-SCENES = {"undo": "released", "cancel": "booked", "start": "booked"}
+SCENES = {"undo": "released", "cancel": "booked", "move": "booked", "unbook": "booked", "start": "booked"}
 POINTS = ("before the lock", "before the check", "after the check", "before the commit")
 
 

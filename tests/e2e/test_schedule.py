@@ -249,3 +249,40 @@ def test_no_page_keeps_anybody_out(
     page.goto(live_server.url + "/book")
     page.locator("form.book button.primary").click()
     assert page.evaluate("document.activeElement.id") == "end"  # the browser itself asks for what is missing
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_h6_a_reservation_is_moved_and_the_move_undone_by_the_toast(
+    browser: Browser, live_server: Any, gpus: list[Gpu], language: str
+) -> None:
+    ada = member("Ada", language=language)
+    now = timezone.now()
+    start = round_to_raster(now + timedelta(days=2), 900, ZONE, up=True)
+    made = booking.reserve(ada, booking.BookingRequest((gpus[0].pk,), start, start + timedelta(hours=2)), now=now)
+    page = sign_in(browser.new_context(), live_server, ada)
+    page.goto(f"{live_server.url}/reservations/{made.pk}/")
+    later = (start + timedelta(hours=3)).astimezone(ZONE).strftime("%Y-%m-%dT%H:%M")
+    form = page.locator(f'form[action="/reservations/{made.pk}/move"]')
+    form.locator("input[name=end]").fill(later)
+    form.locator("button").click()
+    toast = page.locator("#toasts .toast.success form")
+    expect(toast.locator("button")).to_be_visible()
+    grave = [one for one in Axe().run(page).response["violations"] if one["impact"] in GRAVE]
+    assert not [(one["id"], [node["html"] for node in one["nodes"]]) for one in grave]
+    toast.locator("button").click()
+    expect(page.locator("#toasts")).to_contain_text("Undone" if language == "en" else "已撤销")
+    made.refresh_from_db()
+    assert (made.end, made.version) == (start + timedelta(hours=2), 3)
+
+
+def test_h0_the_button_to_undo_goes_when_its_time_is_over(browser: Browser, live_server: Any, gpus: list[Gpu]) -> None:
+    lab(booking_undo_s=3)
+    ada = member("Ada")
+    page = sign_in(browser.new_context(), live_server, ada)
+    end = (timezone.now() + timedelta(hours=4)).strftime("%Y-%m-%dT%H:00%%2B00:00")
+    page.goto(f"{live_server.url}/book?card={gpus[0].pk}&end={end}")
+    page.locator("form.book button.primary").click()
+    toast = page.locator("#toasts .toast.success")
+    expect(toast.get_by_role("button", name="Undo")).to_be_visible()
+    expect(toast.get_by_role("button", name="Undo")).to_be_hidden(timeout=6000)
+    expect(toast.get_by_role("button", name="Close")).to_be_visible()

@@ -105,9 +105,15 @@ row("reservation", """
     GET missing   L    L    W    404  404  404  404  C
 """)
 # Holder and arbiters act (H8), admins do not for being admins. Another's looks as if it were not there.
-row("release undo-release cancel extend", """
+row("release undo-release cancel extend move undo-booking", """
     POST own      -    L    W    303+ 303+ 303+ 303+ -
     POST other    L    L    W    404  303+ 404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+# Another's is booked again by nobody: it would be theirs (D8).
+row("again", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
 # The bearer acts as the member whom the token names, whoever is signed in (K4). What is wrong with a token is never told,

@@ -36,7 +36,9 @@ BAD = (*DATES, *NUMBERS, *TEXTS)
 # Whose successful form each row is: the column and object at which the table says that something is done.
 OURS = {
     "book": ("member", ""), "release": ("member", "own"), "undo-release": ("member", "own"), "cancel": ("member", "own"),
-    "extend": ("member", "own"), "link": ("anonymous", "extend"), "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
+    "extend": ("member", "own"), "move": ("member", "own"), "again": ("member", "own"),
+    "undo-booking": ("member", "own"), "link": ("anonymous", "extend"),
+    "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
     "join": ("anonymous", "open"), "set-language": ("member", ""), "member-invite": ("admin", ""), "host-add": ("admin", ""),
     "host-reader": ("admin", "there"), "card-add": ("admin", "there"), "card-service": ("admin", "there"),
     "member": ("admin", "other"), "account-add": ("admin", "other"), "account_login": ("anonymous", ""),
@@ -52,6 +54,7 @@ STRICT: dict[str, dict[str, set[str]]] = {
     "book": {"card": set(), "start": BLANK, "end": set(), "tier": set(), "purpose": set(), "key": {"2026-12-01", "1" + "0" * 30}},
     "release": {"version": set()}, "undo-release": {"version": set()}, "cancel": {"version": set()},
     "extend": {"version": set(), "end": set()},
+    "move": {"version": set(), "start": set(), "end": set()}, "undo-booking": {"version": set()},
     "link": {"do": set(), "end": set()},
     "case-rule": {"outcome": set(), "version": set()},
     "join": {"email": set(), "language": set(), "password": set(BAD) - {"", "1.5", "0"}},
@@ -226,7 +229,7 @@ def test_the_same_form_twice_has_one_effect() -> None:
 
 def test_a_stale_version_and_ids_of_others_change_nothing() -> None:
     lab, wrong = worlds.lab(), []
-    for route in ("release", "undo-release", "cancel", "extend", "case-rule"):
+    for route in ("release", "undo-release", "cancel", "extend", "move", "undo-booking", "case-rule"):
         cell = _cell(route)
         form = _form(lab, cell)
         for version in (int(form["version"]) - 1, int(form["version"]) + 1, 2**31, 2**63, 10**9 - 1):

@@ -74,7 +74,8 @@ _SOMEBODY = (
 # Fields of the forms beyond those that the good form below fills in.
 _OPTIONAL = {
     "book": {"start", "note", "use", "length"}, "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
-    "undo-release": {"back"}, "cancel": {"back"}, "member": {"is_arbiter", "is_admin", "is_active"},
+    "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"}, "undo-booking": {"back"},
+    "member": {"is_arbiter", "is_admin", "is_active"},
     "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
     "account_login": {"next", "remember"}, "admin:reservations_gpu_change": {"memory_total", "bus_id"},
     "admin:reservations_host_change": {"has_reader"}, "admin:reservations_member_change": {"language", "zone"},
@@ -308,7 +309,10 @@ def _further(world: World, host: Host) -> None:
 
 
 # --- addresses and forms ----------------------------------------------------------------------------------------------
-_STATE = {"release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released"}
+_STATE = {
+    "release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
+    "move": "coming", "again": "coming", "undo-booking": "coming",
+}
 
 
 def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
@@ -377,6 +381,10 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         form: dict[str, Any] = {"version": one.version if one else 1}
         if route == "extend":
             form |= {"end": at(3).isoformat(), "key": "onekeyofthisform"}
+        if route == "move":
+            form |= {"start": at(26).isoformat(), "end": at(28).isoformat(), "key": "onekeyofthisform"}
+        if route == "again":
+            form = {"key": "onekeyofthisform"}
         return form
     if route == "link":
         done = "extend" if found in ("extend", "crossed") else "release"

@@ -8,12 +8,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from reservations.models import AuditEntry, CardState
+from reservations.models import AuditEntry, CardState, Reservation
 from reservations.services import changes, extension, locking
 from tests.factories import NOW, arbiter, at, cards, host, lab, member, reservation
 
 pytestmark = pytest.mark.django_db
-ACTIONS = ["release", "undo-release", "cancel", "extend"]
+ACTIONS = ["release", "undo-release", "cancel", "extend", "move", "undo-booking"]
 
 
 @pytest.fixture(autouse=True)
@@ -277,3 +277,148 @@ def test_queries_do_not_grow_with_cards_and_history(client, reader):
             seen.get(f"/reservations/{one.pk}/")
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 6
+
+
+# --- moving, again, undoing -----------------------------------------------------------------------------------------
+LOCAL = "%Y-%m-%dT%H:%M"
+FORM = "f" * 32
+
+
+def local(hours: float) -> str:
+    return (at(hours) + timedelta(hours=8)).strftime(LOCAL)
+
+
+def in_chinese(client):
+    reader = member("魏", language="zh-hans")
+    client.force_login(reader)
+    return reader
+
+
+def test_h6_what_has_not_started_is_moved_by_its_form(client, reader):
+    one = reservation(reader, cards(1), 24, 26)
+    page = text(client.get(f"/reservations/{one.pk}/"))
+    assert f'action="/reservations/{one.pk}/move"' in page and f'name="start" value="{local(24)}"' in page
+    moved = press(client, one, "move", start=local(26), end=local(29), key=FORM)
+    assert (moved.status_code, moved["Location"]) == (303, f"/reservations/{one.pk}/")
+    assert (again(one).start, one.end, one.version) == (at(26), at(29), 2)
+    after = text(client.get(moved["Location"]))
+    assert "Moved." in after
+    assert "moved from Tue 1 Dec 14:00 – 16:00 to Tue 1 Dec 16:00 – 19:00 · Wei" in after
+
+
+def test_h6_what_has_started_has_no_form_to_move_it(client, reader):
+    one = reservation(reader, cards(1), None, 2)
+    assert "/move" not in text(client.get(f"/reservations/{one.pk}/"))
+    response = press(client, one, "move", start=local(26), end=local(29), key=FORM)
+    assert response.status_code == 422 and "It is active" in text(response)
+
+
+def test_h6_a_refused_move_keeps_what_was_typed_and_offers_the_way_out(client, reader):
+    one = reservation(reader, cards(1), 24, 26)
+    response = press(client, one, "move", start=local(30.1), end=local(31), key=FORM)
+    assert response.status_code == 422 and "rule A1" in text(response) and f'value="{local(30.1)}"' in text(response)
+    way = text(response).split('name="use" value="')[1].split('"')[0].replace("&amp;", "&")
+    assert press(client, one, "move", start=local(30.1), end=local(31), use=way, key=FORM).status_code == 303
+    assert (again(one).start, one.end) == (at(30), at(31))
+
+
+@pytest.mark.parametrize("field", ["start", "end"])
+@pytest.mark.parametrize("value", ["", "NaN", "9999-12-31T23:59", "😀", "<script>", "\x00"])
+def test_h6_moving_to_nonsense_is_refused_with_a_sentence(client, reader, field, value):
+    one = reservation(reader, cards(1), 24, 26)
+    response = press(client, one, "move", **{"start": local(30), "end": local(31), "key": FORM, field: value})
+    assert response.status_code == 422 and "This is not a date and time" in text(response)
+    assert again(one).version == 1
+
+
+@pytest.mark.parametrize(("action", "sent"), [("move", {"start": local(30), "end": local(31)}), ("again", {})])
+def test_p3_a_form_without_its_key_does_nothing(client, reader, action, sent):
+    one = reservation(reader, cards(1), 24, 26)
+    response = press(client, one, action, **sent)
+    assert response.status_code == 422 and "This form is damaged" in text(response)
+    assert Reservation.objects.get().version == 1
+
+
+def test_d8_again_is_one_press(client, reader):
+    one = reservation(reader, cards(1), 24, 26)
+    for _ in range(2):
+        response = client.post(f"/reservations/{one.pk}/again", {"key": FORM})
+        assert response.status_code == 303 and response["Location"].startswith("/?from=2026-12-08&new=")
+    copy = Reservation.objects.exclude(pk=one.pk).get()
+    assert (copy.start, copy.end) == (at(24 + 168), at(26 + 168))
+    assert "Booked: 1 card, Tue 8 Dec 14:00 – 16:00." in text(client.get(response["Location"]))
+
+
+def test_d8_a_refused_again_leads_on_to_the_booking_form(client, reader):
+    gpus = cards(1)
+    lab(windows=[], roles={"phd": {"weekly_hours": 4}})
+    one = reservation(reader, gpus, 24, 28)
+    reservation(reader, cards(1), 7 * 24, 7 * 24 + 2)
+    response = client.post(f"/reservations/{one.pk}/again", {"key": FORM})
+    page = text(response)
+    assert response.status_code == 422 and "Quota" in page and 'action="/book"' in page
+    way = page.split('name="use" value="')[1].split('"')[0].replace("&amp;", "&")
+    sent = {"card": gpus[0].pk, "start": local(192), "end": local(196), "tier": "regular", "purpose": "training", "key": FORM}
+    assert client.post("/book", sent | {"use": way}).status_code == 303
+    assert Reservation.objects.get(start=at(192)).end == at(194)
+
+
+def undo_form(page: str) -> str:
+    return page.split('class="toast ')[1].split("</div>")[0]
+
+
+def test_h0_the_toast_after_booking_undoes_it_while_it_lasts(client, reader):
+    sent = {"card": cards(1)[0].pk, "start": local(24), "end": local(26), "tier": "regular", "purpose": "training", "key": FORM}
+    shown = client.get(client.post("/book", sent)["Location"])
+    one = Reservation.objects.get()
+    toast = undo_form(text(shown))
+    assert f'<form method="post" action="/reservations/{one.pk}/undo-booking"' in toast and 'data-lasts-ms="10000"' in toast
+    assert "csrfmiddlewaretoken" in toast and ">Undo</button>" in toast
+    done = press(client, one, "undo-booking")
+    assert (done.status_code, done["Location"]) == (303, f"/reservations/{one.pk}/")
+    page = text(client.get(done["Location"]))
+    assert again(one).status == "cancelled"
+    assert "Undone: all is as it was before." in page and "booking undone · Wei" in page and "undo-booking" not in page
+
+
+def test_h0_the_toast_has_no_button_when_the_time_is_over(client, reader):
+    sent = {"card": cards(1)[0].pk, "start": local(24), "end": local(26), "tier": "regular", "purpose": "training", "key": FORM}
+    leads = client.post("/book", sent)["Location"]
+    with time_machine.travel(NOW + timedelta(seconds=10), tick=False):
+        assert "<form" not in undo_form(text(client.get(leads)))
+        late = press(client, Reservation.objects.get(), "undo-booking")
+    assert late.status_code == 422 and "The time to undo has passed" in text(late)
+
+
+def test_h0_the_toast_after_a_move_undoes_it_also_beside_the_schedule(client, reader):
+    one = reservation(reader, cards(1), 24, 26)
+    beside = {"HX-Request": "true", "HX-Current-URL": "http://testserver/"}
+    moved = press(client, one, "move", start=local(30), end=local(31), key=FORM, headers=beside)
+    assert moved.status_code == 200 and f'action="/reservations/{one.pk}/undo-booking"' in undo_form(text(moved))
+    assert press(client, again(one), "undo-booking").status_code == 303
+    assert (again(one).start, one.end, one.version) == (at(24), at(26), 3)
+
+
+def test_an_arbiter_moves_for_others_but_books_nothing_again_for_them(client, reader):
+    one = reservation(member("Ada"), cards(1), 24, 26)
+    judge = Client()
+    judge.force_login(arbiter())
+    page = text(judge.get(f"/reservations/{one.pk}/"))
+    assert "/move" in page and "/again" not in page
+    assert judge.post(f"/reservations/{one.pk}/again", {"key": FORM}).status_code == 404
+    assert press(judge, one, "move", start=local(30), end=local(31), key=FORM).status_code == 303
+
+
+def test_the_new_forms_speak_chinese(client):
+    lab()
+    reader = in_chinese(client)
+    one = reservation(reader, cards(1), 24, 26)
+    page = text(client.get(f"/reservations/{one.pk}/"))
+    for words in ("改期", "改到这个时间", "下周同一时间"):
+        assert words in page
+    moved = press(client, one, "move", start=local(30), end=local(31), key=FORM)
+    page = text(client.get(moved["Location"]))
+    assert "已改期。" in page and ">撤销</button>" in page and "改到" in page
+    done = press(client, again(one), "undo-booking")
+    page = text(client.get(done["Location"]))
+    assert "已撤销，一切恢复原状。" in page and "已撤销改期" in page

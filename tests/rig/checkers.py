@@ -145,12 +145,15 @@ def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
     ):
         booked[reservation, member, _day(week)] += units
         causes[reservation, reason].append(at)
-        if units == 0 or (units < 0) != (reason in {"cancelled", "released"}):
+        if units == 0 or (reason not in {"moved", "undone"} and (units < 0) != (reason in {"cancelled", "released"})):
             problems.append(f"ledger row {pk} says {reason} with {units} units")
     for key in sorted({*expected, *booked}, key=str):
         if expected[key] != booked[key]:
             problems.append(f"reservation {key[0]}, member {key[1]}, week {key[2]}: {booked[key]}, not {expected[key]}")
-    verbs = {"reserve": "booked", "extend": "extended", "cancel": "cancelled", "release": "released", "undo_release": "undone"}
+    verbs = {
+        "reserve": "booked", "extend": "extended", "cancel": "cancelled", "release": "released", "move": "moved",
+        "undo_release": "undone", "undo_booking": "undone", "undo_move": "undone",
+    }
     audited: dict[tuple[int, str], list[datetime]] = defaultdict(list)
     for verb, subject, at in rows(
         plain, "SELECT verb, subject_id, at FROM reservations_auditentry WHERE subject = 'reservation'"
@@ -235,13 +238,16 @@ def audit(plain: Any) -> list[str]:
     problems = []
     for pk, status, version in rows(plain, "SELECT id, status, version FROM reservations_reservation"):
         told = verbs.pop(pk, Counter())
-        changes = told["extend"] + told["release"] + told["undo_release"] + told["cancel"]
+        acts = ("extend", "release", "undo_release", "cancel", "move", "undo_booking", "undo_move")
+        changes = sum(told[act] for act in acts)
         if told["reserve"] != 1 or version != 1 + changes:
             problems.append(f"reservation {pk} v{version}: {dict(told)}")
         # A booking that starts at once begins active, and whoever acts before the sweep overtakes it: the sweep's lines
         # are at most as many as the starts and ends there can be.
         if told["active"] > 1 or told["finished"] > 1 + told["extend"] or (status == "finished" and not told["finished"]):
             problems.append(f"reservation {pk} {status}: {dict(told)}")
+        if told["undo_booking"] == 1 and status in {"cancelled", "released"}:
+            continue
         if (status == "cancelled") != (told["cancel"] == 1) or told["release"] - told["undo_release"] != (status == "released"):
             problems.append(f"reservation {pk} {status}: {dict(told)}")
     return problems + [f"audit of reservation {pk}, which is not there: {dict(told)}" for pk, told in verbs.items()]
@@ -261,7 +267,7 @@ def reminders(plain: Any, notice: timedelta = timedelta(minutes=10)) -> list[str
     for (reservation,) in rows(
         plain,
         "SELECT subject_id FROM reservations_auditentry WHERE subject = 'reservation' "
-        "AND verb IN ('reserve', 'extend', 'undo_release')",
+        "AND verb IN ('reserve', 'extend', 'undo_release', 'move', 'undo_move')",
     ):
         births[reservation] += 1
     for pk, status, end, version in rows(plain, 'SELECT id, status, "end", version FROM reservations_reservation'):

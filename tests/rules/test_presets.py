@@ -39,7 +39,7 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "freezes_at": "20:00",  # D1
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR,  # F1, G4, G7
-    "release_undo_s": 10 * MINUTE,  # H0
+    "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
     "overrun_first_sight_s": 60 * MINUTE, "overrun_unwaited_s": 60 * MINUTE, "samples_in_a_row": 3, "clock_tolerance_s": 30,
     "overrun_points": 1, "dispute_s": 7 * DAY,  # J1, J4
     "ending_notice_s": 10 * MINUTE, "link_life_s": 24 * HOUR,  # K1, K4
@@ -63,7 +63,6 @@ LATER: dict[str, tuple[str, Any, Any, Any]] = {
     "elastic": ("elastic reservations (E4)", False, True, True),
     "elastic_within_s": ("elastic reservations (E4)", 48 * HOUR, 48 * HOUR, 48 * HOUR),
     "elastic_safe_s": ("elastic reservations (E4)", 2 * HOUR, 2 * HOUR, 2 * HOUR),
-    "booking_undo_s": ("undo of a booking (H0)", 10, 10, 10),
     "confirmation": ("confirmation (H2)", True, True, False),
     "no_show_s": ("no-shows (H2)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "confirmed_no_show_s": ("no-shows (H2)", 60 * MINUTE, 60 * MINUTE, 60 * MINUTE),
