@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.cache import cache
-from django.db import connection
 from django.http import HttpResponse
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
@@ -83,11 +82,9 @@ class Cell:
 
 def cells(row: Row, columns: Iterable[str], methods: Iterable[str] = METHODS) -> Iterator[Cell]:
     """The cells of a row. The pages of Django's admin that are one piece of code for all models have their rarer methods
-    asked of the first alone, and on PostgreSQL nothing else is asked of the others."""
+    asked of the first alone."""
     for route in row.routes:
         rare = route.startswith("admin") and route != row.routes[0]
-        if rare and connection.vendor == "postgresql":
-            continue
         for column in columns:
             for found in row.objects:
                 for method in (one for one in methods if not rare or one in ("GET", "POST")):
