@@ -30,6 +30,10 @@ CHROMIUM_FLAGS = [
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI") and os.environ.get("SKIP_E2E"):
         raise pytest.UsageError("CI never leaves out the browser tests: unset SKIP_E2E and install chromium.")
+    from reservations.management.commands.compile_translations import compile_one
+
+    for texts in (ROOT / "locale").rglob("*.po"):  # a fresh checkout has none compiled, and tests read Chinese pages
+        compile_one(texts)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
