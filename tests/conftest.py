@@ -30,10 +30,12 @@ CHROMIUM_FLAGS = [
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI") and os.environ.get("SKIP_E2E"):
         raise pytest.UsageError("CI never leaves out the browser tests: unset SKIP_E2E and install chromium.")
-    from reservations.management.commands.compile_translations import compile_one
+    from reservations.management.commands.compile_translations import compile_one, forget_read
 
-    for texts in (ROOT / "locale").rglob("*.po"):  # a fresh checkout has none compiled, and tests read Chinese pages
-        compile_one(texts)
+    # A fresh checkout has no texts compiled, tests read Chinese pages, and Django has read what there was by now.
+    compiled = [compile_one(texts) for texts in (ROOT / "locale").rglob("*.po")]
+    if any(compiled):
+        forget_read()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
