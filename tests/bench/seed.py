@@ -28,7 +28,7 @@ def main(stored: int) -> None:
 
     from reservations.models import Allocation, Gpu, Host, LedgerEntry, Member, Pool, Reservation
     from reservations.rules.interval import Interval
-    from reservations.rules.quota import charge
+    from reservations.rules.quota import Stretch, charge
     from reservations.services import people
 
     sys.stdout, said = sys.stderr, sys.stdout
@@ -66,7 +66,7 @@ def main(stored: int) -> None:
         held.append(
             Allocation(reservation=row, gpu=gpus[i % 8], status="booked", start=row.start, end=row.end, weight=100)
         )
-        for week, units in charge(Interval(row.start, row.end), [100], ZoneInfo(lab.zone)).items():
+        for week, units in charge([((Stretch(Interval(row.start, row.end)),), 100)], ZoneInfo(lab.zone)).items():
             ledger.append(
                 LedgerEntry(member=row.holder, period=week, units=units, reason="booked", reservation=row, at=now)
             )
