@@ -46,6 +46,30 @@ def whole_seconds(start: datetime, end: datetime) -> int:
     return (end - EPOCH) // second - (start - EPOCH) // second
 
 
+def merged(parts: Iterable[Interval]) -> list[Interval]:
+    """The intervals with touching ones joined, in order."""
+    joined: list[Interval] = []
+    for part in sorted(parts):
+        if joined and part.start <= joined[-1].end:
+            joined[-1] = Interval(joined[-1].start, max(joined[-1].end, part.end))
+        else:
+            joined.append(part)
+    return joined
+
+
+def crowded(intervals: Iterable[Interval], most: int) -> list[Interval]:
+    """The stretches of time at which more than `most` (0 or more) of the intervals hold, in order, none touching."""
+    found: list[Interval] = []
+    held, since = 0, EPOCH
+    for instant, step in sorted(edge for one in intervals for edge in ((one.start, 1), (one.end, -1))):
+        before, held = held, held + step
+        if before <= most < held:
+            since = instant
+        elif held <= most < before:
+            found.append(Interval(since, instant))
+    return merged(found)
+
+
 def most_at_once(intervals: Iterable[Interval]) -> int:
     """The largest number of these intervals that hold at one instant (B1: cards held at once)."""
     edges = sorted(edge for one in intervals for edge in ((one.start, 1), (one.end, -1)))

@@ -10,6 +10,7 @@ from .allocation import Candidate, choose, preference, waste_beside
 from .facts import Ask, Card, Facts, Holding, PoolFacts
 from .interval import Interval, most_at_once
 from .kinds import Kind
+from .policy import Policy
 from .refusal import Code, Refusal
 
 
@@ -56,7 +57,7 @@ def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[in
     }
     candidates: dict[int, list[Candidate]] = defaultdict(list)
     for card in facts.cards.values():
-        if not _fits(card, ask) or any(one.overlaps(held) for one in by_card[card.id]):
+        if not fits(card, ask) or any(one.overlaps(held) for one in by_card[card.id]):
             continue
         if kind == Kind.WALK_IN and not card.pickable:
             continue
@@ -74,7 +75,8 @@ def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[in
     ]
 
 
-def _fits(card: Card, ask: Ask) -> bool:
+def fits(card: Card, ask: Ask) -> bool:
+    """Whether a request by count may get the card, were it free."""
     return (
         card.in_service
         and (ask.pool_id is None or card.pool_id == ask.pool_id)
@@ -98,13 +100,11 @@ def room_in_pool(
     granted = [one.interval for one in holdings if one.tier in policy.granted_tiers]
     others = [one.interval for one in holdings if one.tier not in policy.granted_tiers]
     whole = whole or held
-    short = whole.length <= timedelta(seconds=policy.reserve_walk_in_s)
-    may_use_reserve = tier in policy.granted_tiers or (kind == Kind.WALK_IN and short)
-    reserve = 0 if may_use_reserve else pool.reserve
+    reserve = reserve_kept(pool, policy, kind, tier, whole.length)
     beside = most_at_once(others) + max(most_at_once(granted) - reserve, 0)
     taken = beside if reserve else most_at_once([*others, *granted])
     room = len(pool.card_ids) - reserve - taken
-    if whole.length > timedelta(seconds=policy.quick_s) and _touches_working_day(held, pool):
+    if whole.length > timedelta(seconds=policy.quick_s) and touches_working_day(held, pool):
         long_ones = [
             one.interval for one in holdings if one.interval.length > timedelta(seconds=policy.quick_s)
         ]
@@ -112,7 +112,14 @@ def room_in_pool(
     return max(room, 0)
 
 
-def _touches_working_day(held: Interval, pool: PoolFacts) -> bool:
+def reserve_kept(pool: PoolFacts, policy: Policy, kind: Kind, tier: str, length: timedelta) -> int:
+    """The cards that the pool keeps back from such a reservation for emergencies (G4)."""
+    short = length <= timedelta(seconds=policy.reserve_walk_in_s)
+    return 0 if tier in policy.granted_tiers or (kind == Kind.WALK_IN and short) else pool.reserve
+
+
+def touches_working_day(held: Interval, pool: PoolFacts) -> bool:
+    """Whether a part of it lies in a working day of the lab (G7)."""
     day = held.start.astimezone(pool.timetable.zone).date()
     last = (held.end - timedelta(microseconds=1)).astimezone(pool.timetable.zone).date()
     while day <= last:

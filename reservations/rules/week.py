@@ -40,8 +40,12 @@ def rule_instant(local: datetime, zone: ZoneInfo) -> datetime:
     first, second = _both(local, zone)
     if first <= second:
         return first
-    # In a gap `second` (new offset) lies before the change and `first` (old offset) after it: find the change itself.
-    before, after = second, first
+    # In a gap `second` (new offset) lies before the change and `first` (old offset) after it.
+    return _change_between(second, first, zone)
+
+
+def _change_between(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant of the offset that holds at `after`, another holding at `before`."""
     offset = after.astimezone(zone).utcoffset()
     while after - before > timedelta(seconds=1):
         middle = (before + (after - before) / 2).replace(microsecond=0)
@@ -117,3 +121,13 @@ def round_to_raster(instant: datetime, raster_s: int, zone: ZoneInfo, *, up: boo
     if not past:
         return instant
     return instant - past + timedelta(seconds=raster_s) if up else instant - past
+
+
+def next_step(instant: datetime, raster_s: int, zone: ZoneInfo) -> datetime:
+    """The first step of the raster at or after the instant, also where a clock change moves the steps (A1)."""
+    step = round_to_raster(instant, raster_s, zone, up=True)
+    if step.astimezone(zone).utcoffset() == instant.astimezone(zone).utcoffset():
+        return step
+    # The clock changes before that step: the old steps end there, and new ones are counted from there.
+    change = max(_change_between(instant, step, zone), instant)
+    return round_to_raster(change, raster_s, zone, up=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
@@ -168,14 +168,3 @@ def longest_within(
                 until = segment.interval.start + room
         break
     return until
-
-
-def merged(parts: Iterator[Interval]) -> list[Interval]:
-    """The intervals with touching ones joined, in order."""
-    joined: list[Interval] = []
-    for part in sorted(parts):
-        if joined and part.start <= joined[-1].end:
-            joined[-1] = Interval(joined[-1].start, max(joined[-1].end, part.end))
-        else:
-            joined.append(part)
-    return joined

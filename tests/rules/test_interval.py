@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservations.rules.interval import Interval, most_at_once, whole_seconds
+from reservations.rules.interval import Interval, crowded, merged, most_at_once, whole_seconds
 
 T0 = datetime(2026, 11, 30, 8, tzinfo=UTC)
 
@@ -64,3 +64,17 @@ def test_b1_cards_at_once_is_the_maximum_at_any_instant(held: list[Interval], mo
 def test_e1_whole_seconds_of_parts_add_up_to_the_whole(microseconds: list[int]) -> None:
     a, b, c = (T0 + timedelta(microseconds=value) for value in microseconds)
     assert whole_seconds(a, b) + whole_seconds(b, c) == whole_seconds(a, c)
+
+
+def test_touching_intervals_are_joined_and_others_are_not() -> None:
+    assert merged([span(3, 4), span(0, 3), span(6, 7), span(1, 2)]) == [span(0, 4), span(6, 7)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8)), max_size=8), st.integers(0, 4))
+def test_crowded_is_every_stretch_where_more_than_so_many_hold(parts: list[tuple[int, int]], most: int) -> None:
+    intervals = [span(start, start + length) for start, length in parts]
+    found = crowded(intervals, most)
+    assert found == merged(found)
+    for hour in range(30):
+        instant = span(hour, hour + 0.5)
+        assert any(one.overlaps(instant) for one in found) == (sum(one.overlaps(instant) for one in intervals) > most)

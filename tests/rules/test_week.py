@@ -14,6 +14,7 @@ from reservations.rules.week import (
     day_start,
     last_day,
     last_open_day,
+    next_step,
     on_raster,
     opens_at,
     round_to_raster,
@@ -163,3 +164,21 @@ def test_a1_rounding_gives_the_nearest_steps_around(moment: datetime, zone: Zone
     assert up - down in (timedelta(0), timedelta(minutes=15))
     assert on_raster(down, 900, zone)
     assert on_raster(up, 900, zone)
+
+
+@given(
+    st.sampled_from([
+        (LORD_HOWE, utc(2026, 10, 3, 15, 30)), (LORD_HOWE, utc(2027, 4, 3, 15)), (NEW_YORK, utc(2026, 11, 1, 6)),
+        (NEW_YORK, utc(2027, 3, 14, 7)), (SHANGHAI, utc(2026, 11, 30)),
+    ]),
+    st.integers(-4 * 3600, 4 * 3600), st.sampled_from([60, 900, 1800, 2700, 3600]),
+)
+def test_a1_the_next_step_is_the_first_one_also_where_the_clock_changes(
+    change: tuple[ZoneInfo, datetime], seconds: int, raster_s: int
+) -> None:
+    zone, around = change
+    instant = around + timedelta(seconds=seconds)
+    minute = instant.replace(second=0) + timedelta(minutes=0 if instant.second == 0 else 1)
+    while not on_raster(minute, raster_s, zone):
+        minute += timedelta(minutes=1)
+    assert next_step(instant, raster_s, zone) == minute

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reservations.rules.interval import Interval
 from reservations.rules.policy import BALANCED, FRIENDLY, STRICT
-from reservations.rules.windows import Days, Mode, Segment, Timetable, Window, longest_within, merged, time_inside
+from reservations.rules.windows import Days, Mode, Segment, Timetable, Window, longest_within, time_inside
 
 SHANGHAI, KATHMANDU = ZoneInfo("Asia/Shanghai"), ZoneInfo("Asia/Kathmandu")
 NEW_YORK, LORD_HOWE = ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe")
@@ -388,8 +388,3 @@ def test_f2_the_longest_that_fits_does_fit_and_a_minute_more_does_not(
     later = (until or whole.start) + timedelta(minutes=1)
     if later <= whole.end:
         assert not all_fit(later)
-
-
-def test_touching_intervals_are_joined_and_others_are_not() -> None:
-    parts = [span(on(TUE), on(WED)), span(on(MON), on(TUE)), span(on(THU), on(FRI)), span(on(MON, 3), on(MON, 4))]
-    assert merged(iter(parts)) == [span(on(MON), on(WED)), span(on(THU), on(FRI))]
