@@ -125,6 +125,15 @@ def _card_taken(facts: Mapping[str, Any]) -> str:
     }
 
 
+def _no_displacing(facts: Mapping[str, Any]) -> str:
+    if facts["until"] is None:
+        return _("With the points you have you may not displace others. Choose a free card or another time.")
+    return _(
+        "You may displace nobody until %(until)s, because you cancelled what had displaced somebody. Choose a free card "
+        "or another time."
+    ) % {"until": instant(facts["until"])}
+
+
 def _quota(facts: Mapping[str, Any]) -> str:
     text = _(
         "Quota: %(used)s of %(allowance)s GPU-hours are used in the week of %(week)s, this needs %(needs)s. "
@@ -192,6 +201,10 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "The clocks show this time twice on that night, an hour apart. Choose a time before or after it."
     ),
     Code.CARD_TAKEN: _card_taken,
+    Code.EQUAL_FREE: lambda f: _(
+        "Somebody would have to make room for you, but as good a card is free: %(cards)s. Take it instead."
+    ) % {"cards": _(", ").join(f["cards"])},
+    Code.NO_DISPLACING: _no_displacing,
     Code.NOT_ENOUGH_CARDS: lambda f: ngettext(
         "There is no such card free for all of this time. Choose another time, or fewer conditions.",
         "There are not %(count)s such cards free together for all of this time. Choose another time, or fewer cards.",
@@ -236,6 +249,10 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     ),
     Code.UNDO_OVER: lambda f: _("The time to undo has passed. Book again."),
     Code.GRACE_OVER: lambda f: _("It ended too long ago to be extended. Book again."),
+    Code.OWNER_ACTED: lambda f: _(
+        "Somebody whom this displaced has acted on it already, so it cannot be undone. Cancel it instead."
+    ),
+    Code.REPLACED: lambda f: _("You have taken another time in its place already. See your reservations."),
     Code.LINK_FORGED: lambda f: _("This link is not valid. Open the reservation on your page instead."),
     Code.LINK_EXPIRED: lambda f: _("This link has expired. Open the reservation on your page instead."),
     Code.LINK_OVERTAKEN: lambda f: _("Overtaken: the reservation was changed after this message was sent."),

@@ -295,7 +295,77 @@ def _on_record(row: Notification, now: datetime) -> str:
     ) % {"n": total}
 
 
-_SAID = {Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling}
+def _displaced(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    cards = cards_line(cards_of(reservation.pk))
+    said = {"cards": cards, "start": near(reservation.start, now)}
+    facts = (
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+        Fact(pgettext("fact", "Instead of it"), (_displacer(reservation),)),
+    )
+    follows = [_("Its hours are yours again.")]
+    if reservation.displaced_times >= lab.policy.safe_after:
+        follows.append(_("It has made room often enough: what you take in its place will not be displaced again."))
+    return Words(
+        # Translators: subject of the mail to whom was displaced: Displaced: 2 × A100 (gpu-a:0, gpu-a:1), tomorrow 22:00
+        _("Displaced: %(cards)s, %(start)s — choose another time") % said,
+        _("A reservation that goes first needs these cards, so yours had to make room. Choose another time now."),
+        facts, tuple(follows), Action(_("View"), page("reservation", reservation.pk)),
+        (Action(_("Choose another time"), page("reservation", reservation.pk)),),
+    )
+
+
+def _placed(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    cards = cards_line(cards_of(reservation.pk))
+    former = queries.former_period(reservation)
+    said = {"cards": cards, "start": near(reservation.start, now)}
+    facts = (
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+        *((Fact(pgettext("fact", "Before"), (_period(*former),)),) if former else ()),
+    )
+    return Words(
+        # Translators: subject of the mail when LabGPU moved a reservation: Moved to tomorrow 22:00: 2 × A100 (gpu-a:0, gpu-a:1)
+        _("Moved to %(start)s: %(cards)s") % said,
+        _("A reservation that goes first needed its place, so LabGPU moved yours, as you allowed. It costs no more than before."),
+        facts, (_("If the new time does not suit you, move or cancel it."),),
+        Action(_("View"), page("reservation", reservation.pk)),
+    )
+
+
+def _brought_back(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    cards = cards_line(cards_of(reservation.pk))
+    facts = (Fact(_("Cards"), (cards,)), Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)))
+    return Words(
+        _("Yours again: %(cards)s, %(start)s") % {"cards": cards, "start": near(reservation.start, now)},
+        _("What had displaced your reservation was undone: it is booked as before. You need do nothing."),
+        facts, (), Action(_("View"), page("reservation", reservation.pk)),
+    )
+
+
+def _booked_words(reservation: Reservation) -> str:
+    return _period(reservation.start, reservation.end)
+
+
+def _period(start: datetime, end: datetime) -> str:
+    return _("%(start)s to %(end)s") % {"start": labels.instant(start), "end": labels.instant(end)}
+
+
+def _displacer(reservation: Reservation) -> str:
+    """Who goes first, with the rank that those displaced by it may see (J5)."""
+    by = reservation.displaced_by
+    if by is None:
+        return _("the cards are not available")
+    return _("%(who)s, %(tier)s") % {"who": one_line(str(by.holder)), "tier": labels.TIER.get(by.tier, by.tier)}
+
+
+_SAID = {
+    Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling,
+    Kind.DISPLACED: _displaced, Kind.PLACED: _placed, Kind.BROUGHT_BACK: _brought_back,
+}
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

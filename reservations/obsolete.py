@@ -24,6 +24,10 @@ def cause(row: Notification, now: datetime) -> str:
             return "" if changed_by(row) is not None else "the change is not on record"
         case Kind.OVERRUN:
             return _overrun_obsolete(row, now)
+        case Kind.DISPLACED | Kind.PLACED | Kind.BROUGHT_BACK:
+            if row.reservation is None:
+                return "the reservation is gone"
+            return "" if row.reservation.version == row.reservation_version else "the reservation was changed"
         case Kind.DEMERIT:
             if row.demerit is None:
                 return "the demerit is gone"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, F, Max, Min, Prefetch, Q, Sum, Window
+from django.db.models import Count, F, Max, Min, OuterRef, Prefetch, Q, Subquery, Sum, Window
 from django.db.models.functions import RowNumber
 
 from .holidays import public_days
@@ -29,7 +29,7 @@ from .models import (
     Reservation,
     SpecialDay,
 )
-from .rules.facts import Card, Holding, PoolFacts
+from .rules.facts import Card, Claim, Holding, PoolFacts
 from .rules.interval import Interval
 from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
@@ -131,20 +131,39 @@ def _holdings(rows: Iterable[Allocation]) -> list[Holding]:
     return [
         Holding(
             row.gpu_id, Interval(row.start, row.end), row.reservation_id, row.reservation.holder_id,
-            str(row.reservation.holder), row.reservation.tier, row.reservation.kind == Kind.WALK_IN,
+            str(row.reservation.holder), row.reservation.tier, row.reservation.kind == Kind.WALK_IN, _claim(row),
         )
         for row in rows
     ]
 
 
-def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
-    """What holds these cards at any instant of `[start, end)`."""
-    rows = (
-        Allocation.objects.filter(gpu__in=list(card_ids), status__in=HOLDING_CODES, start__lt=end, end__gt=start)
-        .select_related("reservation__holder")
-        .order_by("start", "gpu_id")
-    )
-    return _holdings(rows)
+def _claim(row: Allocation) -> Claim | None:
+    """What the reservation weighs as a whole while it waits to start; None where the rows were read without that."""
+    whole, cards = row.reservation, getattr(row, "cards_of_reservation", None)
+    if cards is None or whole.status != Status.BOOKED:
+        return None
+    return Claim(whole.start, whole.rank, whole.booked_at, (whole.end - whole.start) * cards, whole.displaced_times)
+
+
+def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *, claims: bool = False) -> list[Holding]:
+    """What holds these cards at any instant of `[start, end)`; with `claims`, what each weighs against others (D4)."""
+    rows = Allocation.objects.filter(gpu__in=list(card_ids), status__in=HOLDING_CODES, start__lt=end, end__gt=start)
+    if claims:
+        same = Allocation.objects.filter(reservation=OuterRef("reservation"), status=OuterRef("status"))
+        rows = rows.annotate(
+            cards_of_reservation=Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
+        )
+    return _holdings(rows.select_related("reservation__holder").order_by("start", "gpu_id"))
+
+
+def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
+    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card)
+    for each of its cards."""
+    in_the_way = Allocation.objects.filter(
+        gpu__in=list(card_ids), status=str(Status.BOOKED), start__lt=end, end__gt=start
+    ).values("reservation")
+    rows = Allocation.objects.filter(reservation__in=in_the_way, status=str(Status.BOOKED))
+    return list(rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu"))
 
 
 def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
@@ -235,6 +254,11 @@ def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datet
 def reservation_detail(pk: int) -> Reservation | None:
     """One reservation with its holder, or None."""
     return Reservation.objects.select_related("holder").filter(pk=pk).first()
+
+
+def former_period(reservation: Reservation) -> tuple[datetime, datetime] | None:
+    """When the reservation was before it was last moved, or None."""
+    return reservation.former_allocations.order_by("-version").values_list("start", "end").first()
 
 
 def reservations_of(member: Member, now: datetime) -> dict[str, list[Reservation]]:

@@ -12,7 +12,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from . import ticks
-from .services import booking, delivery, locking
+from .services import booking, delivery, elastic, locking
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def deliver() -> None:
 
 @shared_task(name="reservations.advance")
 def advance() -> None:
-    """Starts and finishes reservations whose time has come (H1)."""
+    """Starts and finishes reservations whose time has come (H1); what is beyond the allowance comes within it (E4)."""
     ticks.mark("advance", timezone.now())
     stop = time.monotonic() + BUDGET_S
     now = timezone.now()
@@ -50,3 +50,8 @@ def advance() -> None:
             log.info("reservation %s: busy, left for the next sweep", reservation_id)
         except Exception:
             log.exception("reservation %s: left for the next sweep", reservation_id)
+    for reservation_id in elastic.due(now):
+        try:
+            elastic.settle(reservation_id, now=now)
+        except locking.Busy:
+            log.info("reservation %s: busy, left for the next sweep", reservation_id)

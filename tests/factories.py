@@ -20,8 +20,11 @@ def at(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
-# What tests of other things need not think of: one rate at all hours, and walk-ins like any reservation.
-PLAIN = {"windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4, "late_cancel_percent": 0}
+# What tests of other things need not think of: one rate at all hours, walk-ins like any reservation, nobody displaced.
+PLAIN = {
+    "windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4, "late_cancel_percent": 0,
+    "displacement": False, "elastic": False,
+}
 
 
 def lab(*, zone: str = "Asia/Shanghai", language: str = "en", simulated: bool = False, **policy: Any) -> Lab:

@@ -7,6 +7,7 @@ from django.db.models import F, Q
 
 from ..rules.kinds import Kind
 from ..rules.lifecycle import HOLDING, Status
+from ..rules.rank import Rank
 from .appendonly import AppendOnly
 from .constraints import NoOverlap
 from .inventory import Gpu
@@ -20,7 +21,9 @@ class Reservation(models.Model):
     """What a member asked for and was granted: cards, a period, a tier, a purpose.
 
     `start`/`end` are the booked period; `ended_at` is when it stopped holding, if earlier. `version` grows with every
-    change: a link or form made for an older version is overtaken.
+    change: a link or form made for an older version is overtaken. Its rank is the pair (`is_elastic`, `rank_tier`), smaller is
+    stronger (C3). `may_move_until`: when displaced, the system may move it to end by then (D5). `placed_at`: when the system
+    chose its time (D5, K5).
     """
 
     class Purpose(models.TextChoices):
@@ -39,6 +42,12 @@ class Reservation(models.Model):
     start = models.DateTimeField()
     end = models.DateTimeField()
     booked_at = models.DateTimeField()
+    is_elastic = models.BooleanField(default=False)
+    may_move_until = models.DateTimeField(null=True, blank=True)
+    displaced_times = models.PositiveSmallIntegerField(default=0)
+    displaced_by = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="displaced")
+    instead_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="replacements")
+    placed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
 
@@ -53,6 +62,11 @@ class Reservation(models.Model):
 
     def __str__(self) -> str:
         return f"#{self.pk}"
+
+    @property
+    def rank(self) -> Rank:
+        """Its effective rank, smaller is stronger (C3)."""
+        return (int(self.is_elastic), self.rank_tier)
 
 
 class Allocation(models.Model):
@@ -119,12 +133,14 @@ class LedgerEntry(AppendOnly):
     """One movement of one of a member's accounts. `units`: positive = charged, negative = returned.
 
     `quota`: the account of a week (`period` its Monday), in 1/36,000,000 GPU-hour (`rules.quota.UNITS_PER_GPU_HOUR`), so
-    that every charge is a whole number. `free`: the free walk-in time of a lab day (`period`), in card-seconds (D2).
+    that every charge is a whole number. `elastic`: the same beyond the allowance (E4). `free`: the free walk-in time of a lab
+    day (`period`), in card-seconds (D2).
     """
 
     class Account(models.TextChoices):
         QUOTA = "quota"
         FREE = "free"
+        ELASTIC = "elastic"
 
     class Reason(models.TextChoices):
         BOOKED = "booked"
@@ -135,6 +151,8 @@ class LedgerEntry(AppendOnly):
         FEE = "fee"
         REBOOKED = "rebooked"
         MOVED = "moved"
+        DISPLACED = "displaced"
+        IN_QUOTA = "in_quota"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
     account = models.CharField(max_length=8, choices=Account.choices, default=Account.QUOTA)

@@ -23,6 +23,9 @@ class Notification(models.Model):
         OVERRUN = "overrun"
         DEMERIT = "demerit"
         RULING = "ruling"
+        DISPLACED = "displaced"
+        PLACED = "placed"
+        BROUGHT_BACK = "brought_back"
 
     class State(models.TextChoices):
         DUE = "due"

@@ -46,6 +46,7 @@ class Member(AbstractBaseUser, PermissionsMixin):
     is_admin = models.BooleanField(default=False)
     language = models.CharField(max_length=10, default="", blank=True)
     zone = models.CharField(max_length=64, default="", blank=True)
+    no_displacing_until = models.DateTimeField(null=True, blank=True)  # D6: displaced somebody, then cancelled
     joined_at = models.DateTimeField(default=timezone.now)
 
     objects = MemberManager()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from .interval import Interval
@@ -102,25 +102,33 @@ _FREE: _Price = ((float("-inf"), float("-inf")), timedelta(), float("-inf"))
 
 @dataclass(frozen=True)
 class Choice:
-    """Cards for a request, in order of bus id, and the reservations that must make room for it."""
+    """Cards for a request, in order of bus id, and the reservations that must make room for it.
+
+    `worth`: D4's order, then G2's; of two choices the smaller one is preferred.
+    """
 
     card_ids: tuple[int, ...]
     displaced: frozenset[int]
+    worth: tuple[_Price, Preference] = field(compare=False)
 
 
 def choose_with_blockers(
     candidates: Sequence[Candidate], blockers: Mapping[int, Sequence[Blocker]], count: int, *, several_hosts: bool = False,
+    leaves_room: Callable[[frozenset[int]], bool] = lambda _: True,
 ) -> Choice | None:
     """The cards, and whom to displace for them, by D4's order: the set whose strongest member is weakest, then fewest
     card-hours of whole reservations, then the set whose earliest-booked member was booked last, then G2.
 
-    `blockers` gives for each candidate card those in its way, all of whom may be displaced; a free card has none. Exact:
-    sets are compared whole, since one reservation may stand in the way on several cards. None when there are too few.
+    `blockers` gives for each candidate card those in its way, all of whom may be displaced; a free card has none.
+    `leaves_room` says of reservations whether their going leaves the pool what it keeps back (G4, G7). Exact: sets are
+    compared whole, since one reservation may stand in the way on several cards (in labs so large that the search would
+    not end, the best of the first MOST_LOOKS). None when there are too few.
     """
-    free = choose((one for one in candidates if not blockers.get(one.card_id)), count, several_hosts=several_hosts)
+    open_ones = [one for one in candidates if not blockers.get(one.card_id)]
+    free = choose(open_ones, count, several_hosts=several_hosts) if leaves_room(frozenset()) else None
     if free is not None:
-        return Choice(free, frozenset())
-    search = _Search(blockers, count)
+        return Choice(free, frozenset(), (_FREE, preference([one for one in open_ones if one.card_id in free])))
+    search = _Search(blockers, count, leaves_room)
     if several_hosts:
         search.over(candidates)
     else:
@@ -129,16 +137,22 @@ def choose_with_blockers(
     return search.best
 
 
+MOST_LOOKS = 50_000  # every choice of 4 cards of 32, and of 8 of 19
+
+
 class _Search:
     """Depth-first over cards, cheapest first, cut where the part chosen is worse than the best whole.
 
     Adding a card never makes a price better, so a worse part cannot become a better whole.
     """
 
-    def __init__(self, blockers: Mapping[int, Sequence[Blocker]], count: int) -> None:
-        self.blockers, self.count = blockers, count
+    def __init__(
+        self, blockers: Mapping[int, Sequence[Blocker]], count: int, leaves_room: Callable[[frozenset[int]], bool]
+    ) -> None:
+        self.blockers, self.count, self.leaves_room = blockers, count, leaves_room
         self.best: Choice | None = None
         self._bound: tuple[_Price, Preference] | None = None
+        self._looks = 0
 
     def over(self, group: Sequence[Candidate]) -> None:
         order = sorted(group, key=lambda one: (_price(self.blockers.get(one.card_id, ())), preference([one])))
@@ -146,12 +160,13 @@ class _Search:
 
     def _extend(self, order: Sequence[Candidate], position: int, chosen: list[Candidate], inside: dict[int, Blocker]) -> None:
         price = _price(inside.values())
-        if self._bound is not None and price > self._bound[0]:
+        self._looks += 1
+        if self._bound is not None and (price > self._bound[0] or self._looks > MOST_LOOKS):
             return
         if len(chosen) == self.count:
             whole = (price, preference(chosen))
-            if self._bound is None or whole < self._bound:
-                self._bound, self.best = whole, Choice(_in_order(chosen), frozenset(inside))
+            if (self._bound is None or whole < self._bound) and self.leaves_room(frozenset(inside)):
+                self._bound, self.best = whole, Choice(_in_order(chosen), frozenset(inside), whole)
             return
         for index in range(position, len(order) - (self.count - len(chosen)) + 1):
             one = order[index]

@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 from .interval import Interval
 from .policy import Policy
+from .quota import Price
+from .rank import Rank
 from .windows import Timetable
 
 
@@ -28,6 +30,8 @@ class Ask:
     model: str | None = None
     min_memory: int | None = None
     several_hosts: bool = False
+    elastic: bool = True  # whether it may be beyond the allowance (E4)
+    at_most: Price | None = None  # the price that it need not exceed, by elapsed time from the start (D5)
 
     @property
     def is_named(self) -> bool:
@@ -56,8 +60,22 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What a reservation that has not started weighs against others, as a whole (C3, D4).
+
+    `cost`: its hours times its cards, as a time. `displaced_times`: how often it made room already.
+    """
+
+    start: datetime
+    rank: Rank
+    booked_at: datetime
+    cost: timedelta
+    displaced_times: int = 0
+
+
+@dataclass(frozen=True)
 class Holding:
-    """One card held for one interval by one reservation."""
+    """One card held for one interval by one reservation. `claim`: None where nothing may displace it (it has started)."""
 
     card_id: int
     interval: Interval
@@ -66,6 +84,7 @@ class Holding:
     holder_name: str
     tier: str = ""
     is_walk_in: bool = False
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +115,10 @@ class Facts:
     used: Mapping[date, int]  # units charged per quota week
     free_used: Mapping[date, int] = field(default_factory=dict)  # free card-seconds taken per lab day
     used_last: int | None = None  # the card the member used last
+    steps: int = 0  # by how many tiers standing lowers the member (J3)
+    may_displace: bool = True  # not by standing (J3), nor for having displaced and then cancelled (D6)
+    no_displacing_until: datetime | None = None  # D6's end, where that is why
+    mates: Mapping[int, Card] = field(default_factory=dict)  # with named cards: all that serve in their pools
 
 
 def period(ask: Ask, facts: Facts) -> Interval | None:

@@ -29,9 +29,11 @@ _MOVES: dict[Status, frozenset[Status]] = {
     Status.OFFERED: frozenset({Status.BOOKED, Status.PASSED}),
     Status.BOOKED: frozenset({Status.ACTIVE, Status.CANCELLED, Status.DISPLACED}),
     Status.ACTIVE: frozenset({Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED}),
-    # H0: the only two ways out of a final status, each within its time (the caller checks the time).
+    # H0: the only ways out of a final status, each within its time (the caller checks the time): undoing a release,
+    # extending in the grace, undoing what displaced it.
     Status.RELEASED: frozenset({Status.ACTIVE}),
     Status.FINISHED: frozenset({Status.ACTIVE}),
+    Status.DISPLACED: frozenset({Status.BOOKED}),
 }
 
 

@@ -78,7 +78,16 @@ class Policy:
     walk_in_longest_s: int = 8 * HOUR
     walk_in_cards: int = 2
     walk_in_free_hours: int = 16
+    displacement: bool = True
+    closes_at: str = "18:00"
+    safe_after: int = 2  # displacements, after which a reservation is safe
+    moving_tiers: tuple[str, ...] = ("exploration",)  # where *may move* is on unless somebody says otherwise
+    may_move_s: int = 48 * HOUR  # how much later than booked it may then end
+    cool_down_s: int = 7 * DAY
     # E. Quota
+    elastic: bool = True
+    elastic_within_s: int = 48 * HOUR
+    elastic_safe_s: int = 2 * HOUR
     late_cancel_s: int = 2 * HOUR
     late_cancel_percent: int = 25
     late_cancel_first_s: int = 8 * HOUR
@@ -101,6 +110,8 @@ class Policy:
     clock_tolerance_s: int = 30
     # J. Conduct
     overrun_points: int = 1
+    one_step_points: int = 1
+    two_steps_points: int = 3
     point_life_s: int = 30 * DAY
     dispute_s: int = 7 * DAY
     # K. Messages and the waitlist
@@ -112,6 +123,8 @@ class Policy:
             value = getattr(self, one.name)
             if one.type == "int" and not _is_whole(value):
                 raise BadPolicy(f"{one.name} takes a whole number, 0 or more")
+            if one.type == "bool" and not isinstance(value, bool):
+                raise BadPolicy(f"{one.name} takes true or false")
         if not 1 <= self.raster_s <= HOUR or DAY % self.raster_s:
             raise BadPolicy("raster_s takes a divisor of a day, at most an hour")
         if not 1 <= self.shortest_s <= self.longest_s:
@@ -124,11 +137,14 @@ class Policy:
             raise BadPolicy("late_cancel_percent takes a percentage, 0 to 100")
         if not self.tiers or len(set(self.tiers)) != len(self.tiers):
             raise BadPolicy("tiers takes at least one code, each once")
-        if not set(self.granted_tiers) <= set(self.tiers):
-            raise BadPolicy("granted_tiers takes codes of tiers")
+        for name in ("granted_tiers", "moving_tiers"):
+            if not set(getattr(self, name)) <= set(self.tiers):
+                raise BadPolicy(f"{name} takes codes of tiers")
+        if not 1 <= self.one_step_points <= self.two_steps_points:
+            raise BadPolicy("one_step_points must be at least 1 and at most two_steps_points")
         if not self.roles:
             raise BadPolicy("roles takes at least one role")
-        for name in ("opens_at", "freezes_at"):
+        for name in ("opens_at", "freezes_at", "closes_at"):
             try:
                 time.fromisoformat(getattr(self, name))
             except (TypeError, ValueError):
@@ -151,6 +167,11 @@ class Policy:
     def freezing(self) -> time:
         """When each evening the next day becomes firm (D1)."""
         return time.fromisoformat(self.freezes_at)
+
+    @property
+    def closing(self) -> time:
+        """Until when each evening what freezes then may be displaced (D4)."""
+        return time.fromisoformat(self.closes_at)
 
     def role(self, code: str) -> Role | None:
         """What the role may do; `None` for a code that the policy does not know (which then may book nothing)."""
@@ -201,7 +222,7 @@ class Policy:
             raise BadPolicy(f"the policy cannot be read: {problem}") from None
 
 
-_TUPLES = ("tiers", "granted_tiers")
+_TUPLES = ("tiers", "granted_tiers", "moving_tiers")
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:
@@ -258,12 +279,14 @@ BALANCED = Policy()
 STRICT = Policy(
     opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), cards_at_once=2, open_future=3,
     walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8, windows=(_daytime(1, Mode.OPEN, 200, 4),),
-    overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1, quick_cards=1,
+    overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1, quick_cards=1, elastic=False,
+    two_steps_points=2,
 )
 FRIENDLY = Policy(
     opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), cards_at_once=8, open_future=12,
     walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
     windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)), overrun_grace_s=20 * MINUTE, point_life_s=14 * DAY,
+    displacement=False, one_step_points=2, two_steps_points=4,
 )
 PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": BALANCED, "friendly": FRIENDLY})
 # For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
@@ -271,4 +294,5 @@ REPLAY = replace(
     BALANCED, raster_s=1, shortest_s=1, longest_s=366 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
     open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), walk_in_longest_s=366 * DAY,
     walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
+    displacement=False, elastic=False,
 )

@@ -60,6 +60,25 @@ def free_first(price: Price, cards: int, left: Mapping[date, int], zone: ZoneInf
     return tuple(stretches)
 
 
+def no_dearer(price: Price, old: Price) -> Price:
+    """The price with each instant's rate at most that of the old price at the same elapsed time (D5).
+
+    Both begin where their card's time begins; beyond the end of the old price nothing is lowered.
+    """
+    shift = price[0].interval.start - old[0].interval.start
+    moved = [Stretch(Interval(one.interval.start + shift, one.interval.end + shift), one.rate, one.free) for one in old]
+    edges = sorted({edge for one in (*price, *moved) for edge in (one.interval.start, one.interval.end)})
+    parts: list[Stretch] = []
+    for start, end in pairwise(edges):
+        part = Interval(start, end)
+        new = next((one for one in price if one.interval.overlaps(part)), None)
+        if new is None:
+            continue
+        was = next((one for one in moved if one.interval.overlaps(part)), new)
+        parts.append(Stretch(part, 0 if was.free else min(new.rate, was.rate), new.free))
+    return tuple(parts)
+
+
 def free_again(price: Price, span: Interval, cards: int, left: Mapping[date, int], zone: ZoneInfo) -> Price:
     """The price with what is free inside `span` free only as far as `left` goes; the rates stay (D2, H0)."""
     before = [Stretch(part, one.rate, one.free) for one in price if (part := _until(one.interval, span.start))]

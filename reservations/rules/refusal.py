@@ -29,6 +29,8 @@ class Code(StrEnum):
     TIME_SKIPPED = "time_skipped"
     TIME_TWICE = "time_twice"
     CARD_TAKEN = "card_taken"
+    EQUAL_FREE = "equal_free"
+    NO_DISPLACING = "no_displacing"
     NOT_ENOUGH_CARDS = "not_enough_cards"
     RESERVE_KEPT = "reserve_kept"
     WINDOW_CLOSED = "window_closed"
@@ -50,6 +52,8 @@ class Code(StrEnum):
     STILL_RUNNING = "still_running"
     UNDO_OVER = "undo_over"
     GRACE_OVER = "grace_over"
+    OWNER_ACTED = "owner_acted"
+    REPLACED = "replaced"
     # links
     LINK_FORGED = "link_forged"
     LINK_EXPIRED = "link_expired"
@@ -76,11 +80,13 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.CARD_OUT_OF_SERVICE: "G5", Code.TIER_UNKNOWN: "C1", Code.TIER_NEEDS_GRANT: "C2",
         Code.END_BEFORE_START: "A1", Code.OFF_RASTER: "A1", Code.TOO_SHORT: "A1", Code.TOO_LONG: "A1",
         Code.IN_PAST: "A4", Code.DAY_NOT_OPEN: "A4", Code.TIME_SKIPPED: "A3", Code.TIME_TWICE: "A3",
-        Code.CARD_TAKEN: "C3", Code.NOT_ENOUGH_CARDS: "G2", Code.RESERVE_KEPT: "G4", Code.WINDOW_CLOSED: "F1",
+        Code.CARD_TAKEN: "C3", Code.EQUAL_FREE: "D4", Code.NO_DISPLACING: "J3",
+        Code.NOT_ENOUGH_CARDS: "G2", Code.RESERVE_KEPT: "G4", Code.WINDOW_CLOSED: "F1",
         Code.WINDOW_WALK_IN: "F1", Code.WINDOW_LONG: "F1", Code.WINDOW_HOURS: "F2", Code.WALK_IN_WINDOW: "F1",
         Code.WALK_IN_LONG: "D2", Code.WALK_IN_CARDS: "D2", Code.CARDS_AT_ONCE: "B1", Code.OPEN_FUTURE: "B1", Code.QUOTA: "E2",
         Code.KEY_REUSED: "K4", Code.NOT_YOURS: "H8", Code.STALE: "H8", Code.WRONG_STATUS: "H", Code.NOT_LATER: "H5",
-        Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.LINK_FORGED: "K4",
+        Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.OWNER_ACTED: "H0", Code.REPLACED: "D5",
+        Code.LINK_FORGED: "K4",
         Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
         Code.INVITE_OVER: "B2", Code.EMAIL_KNOWN: "B2", Code.LAST_ADMIN: "B3", Code.UNIX_KNOWN: "I3",

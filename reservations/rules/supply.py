@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
-from .allocation import Candidate, choose, preference, waste_beside
+from .allocation import Blocker, Candidate, Choice, choose, choose_with_blockers, preference, waste_beside
+from .displacement import may_be_displaced
 from .facts import Ask, Card, Facts, Holding, PoolFacts
 from .interval import Interval, most_at_once
 from .kinds import Kind
 from .policy import Policy
+from .rank import Rank
 from .refusal import Code, Refusal
 
 
@@ -49,30 +52,110 @@ def taken_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
 
 def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[int, ...]]:
     """The cards a request by count may get, of each pool the best, best first (G2); none when too few are free."""
-    by_card: dict[int, list[Interval]] = defaultdict(list)
-    for one in facts.holdings:
-        by_card[one.card_id].append(one.interval)
-    room = {
-        pool_id: room_in_pool(pool, facts, held, kind, ask.tier) for pool_id, pool in facts.pools.items()
-    }
-    candidates: dict[int, list[Candidate]] = defaultdict(list)
-    for card in facts.cards.values():
-        if not fits(card, ask) or any(one.overlaps(held) for one in by_card[card.id]):
-            continue
-        if kind == Kind.WALK_IN and not card.pickable:
-            continue
-        waste = waste_beside(held, by_card[card.id], facts.now)
-        candidates[card.pool_id].append(Candidate(card.id, card.host, card.bus_id, waste, card.id == facts.used_last))
+    by_card = _intervals(facts)
     # One pool at a time: its reserve, its windows and its price are its own.
     chosen: list[list[Candidate]] = []
-    for pool_id, rows in sorted(candidates.items()):
-        found = choose(rows, ask.count, several_hosts=ask.several_hosts) if room[pool_id] >= ask.count else None
+    for pool_id, rows in _candidates(ask, facts, held, kind).items():
+        room = room_in_pool(facts.pools[pool_id], facts, held, kind, ask.tier)
+        free = [one for one in rows if not any(other.overlaps(held) for other in by_card[one.card_id])]
+        found = choose(free, ask.count, several_hosts=ask.several_hosts) if room >= ask.count else None
         if found:
-            chosen.append([one for one in rows if one.card_id in found])
+            chosen.append([one for one in free if one.card_id in found])
     return [
         tuple(one.card_id for one in sorted(rows, key=lambda one: (one.bus_id, one.host, one.card_id)))
         for rows in sorted(chosen, key=preference)
     ]
+
+
+def displacing_choices(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> list[Choice]:
+    """The cards a request by count may get by displacing others, of each pool the best, best first (D4, E4)."""
+    found = []
+    for pool_id, rows in _candidates(ask, facts, held, kind).items():
+        blockers = {one.card_id: _blockers(one.card_id, facts, held, kind, rank) for one in rows}
+        possible = [one for one in rows if blockers[one.card_id] is not None]
+        choice = choose_with_blockers(
+            possible, {card_id: ones for card_id, ones in blockers.items() if ones}, ask.count,
+            several_hosts=ask.several_hosts, leaves_room=_leaves_room(facts.pools[pool_id], facts, held, kind, ask),
+        )
+        if choice:
+            found.append(choice)
+    return sorted(found, key=lambda choice: choice.worth)
+
+
+def displacing_named(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> frozenset[int] | None:
+    """Who must make room for the named cards (nobody, if all are free), or None when somebody is there to stay (D4)."""
+    displaced: set[int] = set()
+    for card_id in ask.card_ids:
+        blockers = _blockers(card_id, facts, held, kind, rank)
+        if blockers is None:
+            return None
+        displaced |= {one.reservation_id for one in blockers}
+    return frozenset(displaced)
+
+
+def equal_free(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> tuple[int, ...] | None:
+    """Free cards like the named ones, each of the same pool and model, on no more hosts; None when there are too few (D4)."""
+    named = [facts.cards[card_id] for card_id in ask.card_ids]
+    taken = {one.card_id for one in facts.holdings if one.interval.overlaps(held)}
+    wanted = Counter((card.pool_id, card.model) for card in named)
+    instead: list[int] = []
+    for (pool_id, model), count in sorted(wanted.items()):
+        kept = [card for card in named if (card.pool_id, card.model) == (pool_id, model) and card.id not in taken]
+        hosts = {card.host for card in named}
+        others = [
+            card for card in facts.mates.values()
+            if (card.pool_id, card.model) == (pool_id, model) and card.in_service and card.id not in {*taken, *ask.card_ids}
+            and card.host in hosts and (kind != Kind.WALK_IN or card.pickable)
+        ]
+        others.sort(key=lambda card: (card.bus_id, card.host, card.id))
+        if len(kept) + len(others) < count or room_in_pool(facts.pools[pool_id], facts, held, kind, ask.tier) < count:
+            return None
+        instead += [card.id for card in [*kept, *others][:count]]
+    return tuple(sorted(instead))
+
+
+def _intervals(facts: Facts) -> dict[int, list[Interval]]:
+    by_card: dict[int, list[Interval]] = defaultdict(list)
+    for one in facts.holdings:
+        by_card[one.card_id].append(one.interval)
+    return by_card
+
+
+def _candidates(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> dict[int, list[Candidate]]:
+    """Per pool, in order, the cards that the request would take, were they free."""
+    by_card = _intervals(facts)
+    candidates: dict[int, list[Candidate]] = defaultdict(list)
+    for card in facts.cards.values():
+        if fits(card, ask) and (kind != Kind.WALK_IN or card.pickable):
+            waste = waste_beside(held, by_card[card.id], facts.now)
+            candidates[card.pool_id].append(Candidate(card.id, card.host, card.bus_id, waste, card.id == facts.used_last))
+    return dict(sorted(candidates.items()))
+
+
+def _blockers(card_id: int, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> list[Blocker] | None:
+    """Who must make room on the card; None when one of them need not."""
+    blockers = []
+    for one in facts.holdings:
+        if one.card_id != card_id or not one.interval.overlaps(held):
+            continue
+        if one.claim is None or not may_be_displaced(one, rank, kind, facts):
+            return None
+        blockers.append(Blocker(one.reservation_id, one.claim.rank, one.claim.cost, one.claim.booked_at))
+    return blockers
+
+
+def _leaves_room(
+    pool: PoolFacts, facts: Facts, held: Interval, kind: Kind, ask: Ask
+) -> Callable[[frozenset[int]], bool]:
+    def leaves_room(displaced: frozenset[int]) -> bool:
+        return room_in_pool(pool, without(facts, displaced), held, kind, ask.tier) >= ask.count
+
+    return leaves_room
+
+
+def without(facts: Facts, displaced: frozenset[int]) -> Facts:
+    """The facts once these reservations hold nothing any more."""
+    return replace(facts, holdings=[one for one in facts.holdings if one.reservation_id not in displaced])
 
 
 def fits(card: Card, ask: Ask) -> bool:

@@ -11,16 +11,12 @@ from .. import permissions, queries
 from ..models import Allocation, Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
-from ..rules.interval import Interval
 from ..rules.lifecycle import Status
-from ..rules.quota import price_to_json
 from ..rules.refusal import Alternative, Code, Refused, refuse
-from ..rules.week import NoSuchLocalTime, local_date, round_to_raster, typed_instant, weeks_of
-from . import audit, fees, locking, outbox
-from .held import TINY, Reason, guarded, held_by, on_its_cards, post_both, remember, repeated
-
-LONGEST_LOOK = timedelta(days=366)
-BESIDE = timedelta(hours=2)  # how far beside the asked time a gap is small (G2)
+from ..rules.week import NoSuchLocalTime, round_to_raster, typed_instant
+from . import audit, displacing, fees, locking, outbox
+from .held import Reason, guarded, held_by, on_its_cards, post_both, remember, repeated
+from .placing import allocate, cards_to_lock, facts_for
 
 
 @dataclass(frozen=True)
@@ -42,11 +38,18 @@ class BookingRequest:
     model: str | None = None
     min_memory: int | None = None
     several_hosts: bool = False
+    may_move: bool | None = None  # when displaced (D5); None = as the tier has it
+    may_move_until: datetime | None = None  # until when it then ends at the latest; None = as the policy has it
+    instead_of: int | None = None  # a displaced reservation of the member's that this one takes the place of
 
     def fingerprint(self) -> str:
         """A hash of everything asked, to tell a repeat from another request under the same key."""
         cards = (self.count, self.pool_id, self.model, self.min_memory, self.several_hosts)
-        asked = (sorted(self.card_ids), self.start, self.end, self.tier, self.purpose, self.note, *(cards if self.count else ()))
+        moving = (self.may_move, self.may_move_until, self.instead_of)
+        asked = (
+            sorted(self.card_ids), self.start, self.end, self.tier, self.purpose, self.note, *(cards if self.count else ()),
+            *(moving if any(one is not None for one in moving) else ()),
+        )
         return hashlib.sha256(repr(asked).encode()).hexdigest()
 
     def ask(self) -> rules.Ask:
@@ -57,51 +60,72 @@ class BookingRequest:
 
 
 def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: str = "page") -> Reservation:
-    """Books all the cards or none, charges the weeks, writes audit and the message before the end.
+    """Books all the cards or none, displaces whom the law lets it, charges the weeks, writes audit and the messages.
 
     Returns the reservation; for a repeat of the same key, the one made the first time. Raises `Refused` with every
     reason, or `locking.Busy`.
     """
     ask = request.ask()
-    with guarded(), locking.hold(members=[member.pk], cards=_cards_to_lock(ask)):
-        if done := repeated(member, request.key, request.fingerprint()):
-            return done
-        member = Member.objects.get(pk=member.pk)  # approval and role as they are now, not when the page was asked
-        lab = queries.lab_facts()
-        facts = facts_for(member, ask, lab, now)
-        decision = rules.decide(ask, facts)
-        if decision.plan is None:
-            raise Refused(decision.refusals)
-        plan = decision.plan
-        reservation = Reservation.objects.create(
-            holder=member, status=Status.ACTIVE if plan.held.start <= now else Status.BOOKED, kind=plan.kind,
-            tier=request.tier, rank_tier=lab.policy.rank_tier(request.tier), purpose=request.purpose, note=request.note,
-            start=plan.held.start, end=plan.held.end, booked_at=now,
-        )
-        allocate(reservation, plan, facts)
-        post_both(held_by(reservation), None, Reason.BOOKED, now)
-        returned = fees.return_for(plan.card_ids, plan.held, lab, now)
-        outbox.write_ending(reservation, lab.policy, now)
-        audit.note(
-            "reserve", reservation, actor=member, origin=origin, now=now, cards=list(plan.card_ids),
-            start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
-            **fees.recorded(returned),
-        )
-        remember(member, request.key, request.fingerprint(), reservation, now)
-        return reservation
+    reach = displacing.reach(ask, now)
+    while True:
+        with guarded(), locking.hold(members=[member.pk, *reach.members], cards=[*cards_to_lock(ask), *reach.cards]):
+            if done := repeated(member, request.key, request.fingerprint()):
+                return done
+            member = Member.objects.get(pk=member.pk)  # approval and role as they are now, not when the page was asked
+            lab = queries.lab_facts()
+            facts = facts_for(member, ask, lab, now)
+            decision = rules.decide(ask, facts)
+            if decision.plan is None:
+                raise Refused(decision.refusals)
+            if decision.plan.displaced <= reach.reservations:
+                return _book(member, request, decision.plan, facts, lab, now=now, origin=origin)
+        reach = displacing.reach(ask, now)  # somebody to displace has come since: their rows must be locked too
 
 
-def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> None:
-    """Writes the rows of the plan's cards."""
-    Allocation.objects.bulk_create(
-        [
-            Allocation(
-                reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,
-                end=plan.held.end, weight=facts.cards[card_id].weight, price=price_to_json(plan.prices[card_id]),
-            )
-            for card_id in plan.card_ids
-        ]
+def _book(
+    member: Member, request: BookingRequest, plan: rules.Plan, facts: rules.Facts, lab: LabFacts, *, now: datetime,
+    origin: str,
+) -> Reservation:
+    replaced = _replaced(member, request)
+    displaced = displacing.take_out(plan.displaced, now)
+    reservation = Reservation.objects.create(
+        holder=member, status=Status.ACTIVE if plan.held.start <= now else Status.BOOKED, kind=plan.kind,
+        tier=request.tier, rank_tier=plan.rank[1], is_elastic=plan.is_elastic, purpose=request.purpose, note=request.note,
+        start=plan.held.start, end=plan.held.end, booked_at=now, instead_of=replaced,
+        may_move_until=_may_move_until(request, plan, facts),
+        displaced_times=replaced.displaced_times if replaced else 0,
     )
+    allocate(reservation, plan, facts)
+    post_both(held_by(reservation), None, Reason.BOOKED, now)
+    returned = fees.return_for(plan.card_ids, plan.held, lab, now)
+    outbox.write_ending(reservation, lab.policy, now)
+    moved = displacing.place_anew(displaced, reservation, cause="reserve", now=now)
+    audit.note(
+        "reserve", reservation, actor=member, origin=origin, now=now, cards=list(plan.card_ids),
+        start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
+        **fees.recorded(returned), **displacing.recorded(moved),
+    )
+    remember(member, request.key, request.fingerprint(), reservation, now)
+    return reservation
+
+
+def _replaced(member: Member, request: BookingRequest) -> Reservation | None:
+    """The displaced reservation that this one takes the place of: its count of displacements goes on (D4)."""
+    if request.instead_of is None:
+        return None
+    found = Reservation.objects.filter(pk=request.instead_of, holder=member).first()
+    if found is None or found.status != Status.DISPLACED:
+        raise refuse(Code.NOT_YOURS)
+    if found.replacements.exclude(status__in=[Status.CANCELLED, Status.PASSED]).exists():
+        raise refuse(Code.REPLACED)
+    return found
+
+
+def _may_move_until(request: BookingRequest, plan: rules.Plan, facts: rules.Facts) -> datetime | None:
+    may = request.tier in facts.policy.moving_tiers if request.may_move is None else request.may_move
+    if not may:
+        return None
+    return request.may_move_until or plan.held.end + timedelta(seconds=facts.policy.may_move_s)
 
 
 def again(reservation_id: int, *, by: Member, now: datetime, key: str, origin: str = "page") -> Reservation:
@@ -143,32 +167,6 @@ def check(member: Member, request: BookingRequest, *, now: datetime) -> list[rul
     """What would be refused if this were asked now; writes nothing and takes no lock."""
     ask = request.ask()
     return list(rules.decide(ask, facts_for(member, ask, queries.lab_facts(), now)).refusals)
-
-
-def _cards_to_lock(ask: rules.Ask) -> list[int]:
-    """The named cards and their pools' others, whose sums (reserve, quick cards) the answer rests on; or all that may be
-    chosen from."""
-    return queries.pool_mates(ask.card_ids) if ask.is_named else queries.serving_cards(ask.pool_id)
-
-
-def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:
-    """Everything the answer to this request rests on. Under the lock, if something is to be written."""
-    from_ = ask.start or now
-    until = min(max(ask.end, from_ + TINY), from_ + LONGEST_LOOK)
-    whole = Interval(min(from_, now), max(until, now + TINY))
-    weeks = [week for week, _ in weeks_of(whole, lab.zone)][:60]
-    card_ids = _cards_to_lock(ask)
-    cards = queries.cards(card_ids)
-    pools = queries.pools(sorted({card.pool_id for card in cards.values()}), lab)
-    days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
-    return rules.Facts(
-        now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
-        member_role=member.role, cards=cards if not ask.is_named else queries.named(cards, ask.card_ids), pools=pools,
-        holdings=queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE),
-        own=queries.holdings_of(member.pk, now), own_future=queries.future_count(member.pk, now),
-        used=queries.units_used(member.pk, weeks), free_used=queries.free_seconds_used(member.pk, days[:400]),
-        used_last=queries.card_used_last(member.pk) if not ask.is_named else None,
-    )
 
 
 # --- time passing ---------------------------------------------------------------------------------------------------

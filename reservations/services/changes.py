@@ -10,7 +10,7 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, extension, fees, outbox
+from . import audit, displacing, extension, fees, outbox
 from .held import (
     Held,
     Reason,
@@ -98,6 +98,7 @@ def cancel(
         set_status(held, Status.CANCELLED, ended_at=now)
         post_both(held, None, Reason.CANCELLED, now, sign=-1)
         fees.keep(held, now)
+        displacing.cool_down(reservation, held.lab, now)
         entry = audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
         outbox.write_changed(reservation, entry, now)
         return reservation

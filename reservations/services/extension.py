@@ -16,7 +16,7 @@ from ..rules.quota import Price, allowance_units, charge, free_seconds
 from ..rules.refusal import Alternative, Code, Refused, refuse
 from ..rules.supply import room_in_pool
 from ..rules.week import day_start, last_open_day, local_date, on_raster, round_to_raster, weeks_of
-from . import audit, booking, fees, outbox
+from . import audit, fees, outbox
 from .held import (
     TINY,
     Account,
@@ -34,6 +34,7 @@ from .held import (
     status_at,
     taken,
 )
+from .placing import facts_for
 
 
 def extend(
@@ -89,10 +90,20 @@ def longest_end(reservation: Reservation, *, now: datetime) -> datetime | None:
 def quota_for(
     held: Held, cards: Sequence[tuple[Price, int]], within: Interval | None = None
 ) -> list[rules.Refusal]:
-    """What the holder's weekly allowance says against these cards' time (the part inside `within`)."""
-    lab = held.lab
+    """What the holder's weekly allowance says against these cards' time (the part inside `within`).
+
+    Nothing of an elastic reservation: it is beyond the allowance as a whole (E4).
+    """
+    if held.reservation.is_elastic:
+        return []
     if within is not None:
         cards = [(tuple(one for one in _cut(price, within)), weight) for price, weight in cards]
+    return weeks_without_room(held, cards)
+
+
+def weeks_without_room(held: Held, cards: Sequence[tuple[Price, int]]) -> list[rules.Refusal]:
+    """A refusal for each week of the holder's allowance that these cards' time overdraws (E2)."""
+    lab = held.lab
     span = Interval(cards[0][0][0].interval.start, cards[0][0][-1].interval.end)
     role = lab.policy.role(held.reservation.holder.role)
     used = queries.units_used(held.reservation.holder_id, [week for week, _ in weeks_of(span, lab.zone)])
@@ -117,7 +128,7 @@ def _cut(price: Price, within: Interval) -> Price:
 def _facts(held: Held, added: Interval, now: datetime) -> rules.Facts:
     reservation = held.reservation
     ask = rules.Ask(tuple(row.gpu_id for row in held.allocations), added.start, added.end, reservation.tier)
-    return booking.facts_for(reservation.holder, ask, held.lab, now)
+    return facts_for(reservation.holder, ask, held.lab, now)
 
 
 def _prices(held: Held, added: Interval, facts: rules.Facts) -> Mapping[int, Price]:

@@ -77,9 +77,10 @@ def guarded() -> Iterator[None]:
 @contextmanager
 def locked(
     reservation_id: int, by: Member, action: permissions.Action, version: int | None, now: datetime,
-    also: Iterable[int] = (),
+    also: Iterable[int] = (), with_members: Iterable[int] = (),
 ) -> Iterator[Held]:
-    """The door to every change: lock, re-read, right to act, version. `also` names cards beside the reservation's.
+    """The door to every change: lock, re-read, right to act, version. `also` names cards beside the reservation's,
+    `with_members` members beside its holder.
 
     Raises `Refused`.
     """
@@ -87,7 +88,7 @@ def locked(
     if found is None:
         raise refuse(Code.NOT_YOURS)
     # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
-    with guarded(), on_its_cards(reservation_id, members=[found, by.pk], also=also):
+    with guarded(), on_its_cards(reservation_id, members=[found, by.pk, *with_members], also=also):
         reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
         if not permissions.may(by, action, reservation):
             raise refuse(Code.NOT_YOURS)
@@ -101,15 +102,16 @@ def on_its_cards(reservation_id: int, *, members: Iterable[int] = (), also: Iter
     """The lock over the cards of a reservation and of their pools. A move may give it others while we wait: then anew."""
     members, also = list(members), list(also)
     while True:
-        card_ids = _cards_of(reservation_id)
+        card_ids = cards_of(reservation_id)
         with locking.hold(members=members, cards=queries.pool_mates([*card_ids, *also])):
-            if _cards_of(reservation_id) != card_ids:
+            if cards_of(reservation_id) != card_ids:
                 continue
             yield
             return
 
 
-def _cards_of(reservation_id: int) -> list[int]:
+def cards_of(reservation_id: int) -> list[int]:
+    """The cards of a reservation, by id."""
     rows = Allocation.objects.filter(reservation=reservation_id)
     return list(rows.order_by("gpu").values_list("gpu", flat=True))
 
@@ -200,9 +202,10 @@ def charge_what_is_no_longer_free(held: Held, span: Interval, since: datetime) -
 
 
 def post(
-    reservation: Reservation, units: Mapping[date, int], reason: str, now: datetime, *, account: str = Account.QUOTA
+    reservation: Reservation, units: Mapping[date, int], reason: str, now: datetime, *, account: str | None = None
 ) -> None:
-    """Writes the ledger's rows, one per period that moves."""
+    """Writes the ledger's rows, one per period that moves; on the account of its quota unless another is named."""
+    account = account or (Account.ELASTIC if reservation.is_elastic else Account.QUOTA)
     LedgerEntry.objects.bulk_create(
         [
             LedgerEntry(

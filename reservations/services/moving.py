@@ -7,26 +7,16 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from .. import permissions, queries
-from ..models import Allocation, AuditEntry, FormerAllocation, Member, Reservation
+from django.db import transaction
+
+from .. import permissions
+from ..models import AuditEntry, Member, Reservation
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, booking, extension, fees, outbox
-from .held import (
-    Held,
-    Reason,
-    end_now,
-    held_by,
-    locked,
-    own_others,
-    post_both,
-    remember,
-    repeated,
-    set_status,
-    status_at,
-    taken,
-)
+from . import audit, displacing, fees, former, outbox
+from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, remember, repeated, set_status, status_at
+from .placing import allocate, facts_for
 
 _UNDONE = ("undo_booking", "undo_move")
 
@@ -45,43 +35,71 @@ def move(
     wanted = None if card_ids is None else tuple(sorted(set(card_ids)))
     asked = ("move", reservation_id, wanted, start.isoformat(), end.isoformat())
     fingerprint = hashlib.sha256(repr(asked).encode()).hexdigest()
-    with locked(reservation_id, by, permissions.Action.MOVE, None, now, also=wanted or ()) as held:
-        if done := repeated(by, key, fingerprint):
-            return done
-        reservation, lab = held.reservation, held.lab
-        if version is not None and version != reservation.version:
-            raise refuse(Code.STALE)
-        if (status := status_at(reservation, now)) != Status.BOOKED:
-            raise refuse(Code.WRONG_STATUS, status=str(status))
-        old_cards = tuple(row.gpu_id for row in held.allocations)
-        old = _record(reservation, old_cards)
-        _let_go(held)
-        post_both(held, None, Reason.MOVED, now, sign=-1)
-        fees.keep(held, now, _keep_former(held))
-        ask = rules.Ask(old_cards if wanted is None else wanted, start, end, reservation.tier)
-        facts = booking.facts_for(reservation.holder, ask, lab, now)
-        decision = rules.decide(ask, facts)
-        if decision.plan is None:
-            raise Refused(decision.refusals)
-        plan = decision.plan
-        if not (held.interval.cut(plan.held) == plan.held and set(plan.card_ids) <= set(old_cards)):
-            reservation.booked_at = now
-        reservation.start, reservation.end, reservation.kind = plan.held.start, plan.held.end, plan.kind
-        reservation.rank_tier = lab.policy.rank_tier(reservation.tier)
-        reservation.status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
-        reservation.version += 1
-        reservation.save()
-        booking.allocate(reservation, plan, facts)
-        post_both(held_by(reservation), None, Reason.MOVED, now)
-        returned = fees.return_for(plan.card_ids, plan.held, lab, now)
-        outbox.write_ending(reservation, lab.policy, now)
-        entry = audit.note(
-            "move", reservation, actor=by, origin=origin, now=now, old=old, new=_record(reservation, plan.card_ids),
-            **fees.recorded(returned),
-        )
-        outbox.write_changed(reservation, entry, now)
-        remember(by, key, fingerprint, reservation, now)
-        return reservation
+    while True:
+        cards = wanted or cards_of(reservation_id)
+        reach = displacing.reach(rules.Ask(tuple(cards), start, end, ""), now)
+        with locked(
+            reservation_id, by, permissions.Action.MOVE, None, now, also=[*cards, *reach.cards], with_members=reach.members
+        ) as held:
+            if done := repeated(by, key, fingerprint):
+                return done
+            if version is not None and version != held.reservation.version:
+                raise refuse(Code.STALE)
+            if (status := status_at(held.reservation, now)) != Status.BOOKED:
+                raise refuse(Code.WRONG_STATUS, status=str(status))
+            with transaction.atomic():  # undone whole where it turns out that more must be locked
+                moved = _move(held, wanted, start, end, reach, by=by, now=now, origin=origin)
+                if moved is not None:
+                    remember(by, key, fingerprint, moved, now)
+                    return moved
+                transaction.set_rollback(True)
+
+
+def _move(
+    held: Held, wanted: tuple[int, ...] | None, start: datetime, end: datetime, reach: displacing.Reach, *, by: Member,
+    now: datetime, origin: str,
+) -> Reservation | None:
+    """Moves under the lock; None where it would displace somebody whose rows are not locked."""
+    reservation, lab = held.reservation, held.lab
+    old_cards = tuple(row.gpu_id for row in held.allocations)
+    old = former.record(reservation, old_cards)
+    former.let_go(held)
+    post_both(held, None, Reason.MOVED, now, sign=-1)
+    fees.keep(held, now, former.keep_rows(held, reservation.version))
+    ask = rules.Ask(old_cards if wanted is None else wanted, start, end, reservation.tier)
+    facts = facts_for(reservation.holder, ask, lab, now)
+    decision = rules.decide(ask, facts)
+    plan = decision.plan
+    if plan is None:
+        raise Refused(decision.refusals)
+    if not plan.displaced <= reach.reservations:
+        return None
+    kept_time = plan.held.start <= held.interval.start and held.interval.end <= plan.held.end
+    cooled = None
+    if not (kept_time and set(old_cards) <= set(plan.card_ids)):
+        cooled = displacing.cool_down(reservation, lab, now)
+    if not (held.interval.cut(plan.held) == plan.held and set(plan.card_ids) <= set(old_cards)):
+        reservation.booked_at = now
+    displaced = displacing.take_out(plan.displaced, now)
+    length_over = reservation.may_move_until - reservation.end if reservation.may_move_until else None
+    reservation.start, reservation.end, reservation.kind = plan.held.start, plan.held.end, plan.kind
+    reservation.is_elastic, reservation.rank_tier = plan.is_elastic, plan.rank[1]
+    reservation.may_move_until = None if length_over is None else plan.held.end + length_over
+    reservation.placed_at = None
+    reservation.status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
+    reservation.version += 1
+    reservation.save()
+    allocate(reservation, plan, facts)
+    post_both(held_by(reservation), None, Reason.MOVED, now)
+    returned = fees.return_for(plan.card_ids, plan.held, lab, now)
+    outbox.write_ending(reservation, lab.policy, now)
+    placed = displacing.place_anew(displaced, reservation, cause="move", now=now)
+    entry = audit.note(
+        "move", reservation, actor=by, origin=origin, now=now, old=old, new=former.record(reservation, plan.card_ids),
+        **fees.recorded(returned), **displacing.recorded(placed), **({} if cooled is None else {"cooled": cooled}),
+    )
+    outbox.write_changed(reservation, entry, now)
+    return reservation
 
 
 def undo(
@@ -90,12 +108,13 @@ def undo(
     """Takes a booking or a move back within its seconds: everything as before, without fee or point (H0).
 
     What was booked is cancelled, or released if it has started, and its whole charge returned. What was moved is again
-    what it was; refused when its old cards, hours or room were taken meanwhile. Repeating an undo that was done returns
-    the reservation as it stands.
+    what it was; refused when its old cards, hours or room were taken meanwhile. So is what it displaced, unless an owner
+    has acted since. Repeating an undo that was done returns the reservation as it stands.
     """
-    with locked(reservation_id, by, permissions.Action.UNDO, None, now) as held:
+    members, cards = displacing.undo_needs(_displaced_by_last_act(reservation_id))
+    with locked(reservation_id, by, permissions.Action.UNDO, None, now, also=cards, with_members=members) as held:
         reservation = held.reservation
-        last = _last_act(reservation)
+        last = _last_act(reservation.pk)
         if last is not None and last.verb in _UNDONE:
             return reservation
         if last is None or last.verb not in ("reserve", "move") or version not in (None, reservation.version):
@@ -107,12 +126,14 @@ def undo(
         post_both(held, None, Reason.UNDONE, now, sign=-1)
         fees.take_again(last.change.get("fees", ()), now)
         if last.verb == "move":
-            _restore(held, last.change["old"], now)
-            outbox.write_ending(reservation, held.lab.policy, now)
+            former.restore_moved(held, last.change["old"], now)
         elif status == Status.BOOKED:
             set_status(held, Status.CANCELLED, ended_at=now)
         else:
             end_now(held, Status.RELEASED, reservation.start)  # as if it had never held
+        if "cooled" in last.change:
+            displacing.warm_up(reservation.holder, last.change["cooled"])
+        displacing.bring_back(last.change.get("displaced", ()), now)
         verb = "undo_move" if last.verb == "move" else "undo_booking"
         entry = audit.note(verb, reservation, actor=by, origin=origin, now=now)
         outbox.write_changed(reservation, entry, now)
@@ -121,79 +142,18 @@ def undo(
 
 def undo_until(reservation: Reservation, policy_s: int) -> datetime | None:
     """Until when the last act on the reservation can be undone, or None if it was no booking and no move."""
-    last = _last_act(reservation)
+    last = _last_act(reservation.pk)
     return last.at + timedelta(seconds=policy_s) if last is not None and last.verb in ("reserve", "move") else None
 
 
-def _last_act(reservation: Reservation) -> AuditEntry | None:
+def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
+    """Whom the last act displaced. What an act displaced is written with it and never changes; a later act displaces
+    nobody whom an undo brings back, since it makes the undo stale."""
+    last = _last_act(reservation_id)
+    return list(last.change.get("displaced", ())) if last else []
+
+
+def _last_act(reservation_id: int) -> AuditEntry | None:
     """The last that somebody did to the reservation; that it started by the clock is nobody's act."""
-    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk).exclude(verb=str(Status.ACTIVE))
+    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id).exclude(verb=str(Status.ACTIVE))
     return rows.order_by("-pk").first()
-
-
-def _record(reservation: Reservation, card_ids: Iterable[int]) -> dict[str, Any]:
-    """The reservation as the audit keeps it, and as an undo finds it again."""
-    return {
-        "version": reservation.version, "start": reservation.start.isoformat(), "end": reservation.end.isoformat(),
-        "cards": list(card_ids), "kind": str(reservation.kind), "rank_tier": reservation.rank_tier,
-        "booked_at": reservation.booked_at.isoformat(),
-    }
-
-
-def _let_go(held: Held) -> None:
-    """The reservation holds nothing any more, until it is written anew in the same transaction."""
-    Allocation.objects.filter(reservation=held.reservation).delete()
-    Reservation.objects.filter(pk=held.reservation.pk).update(status=Status.CANCELLED)
-
-
-def _keep_former(held: Held) -> list[FormerAllocation]:
-    return FormerAllocation.objects.bulk_create(
-        [
-            FormerAllocation(
-                reservation=held.reservation, version=held.reservation.version, gpu_id=row.gpu_id, start=row.start,
-                end=row.end, weight=row.weight, price=row.price,
-            )
-            for row in held.allocations
-        ]
-    )
-
-
-def _restore(held: Held, old: dict[str, Any], now: datetime) -> None:
-    """Puts the reservation back to what it was before the move, if that is still to be had."""
-    reservation = held.reservation
-    rows = list(FormerAllocation.objects.filter(reservation=reservation, version=old["version"]).order_by("gpu"))
-    fees.forgive(rows, held.lab, now)
-    _let_go(held)
-    for name in ("start", "end", "booked_at"):
-        setattr(reservation, name, datetime.fromisoformat(old[name]))
-    reservation.kind, reservation.rank_tier, reservation.status = old["kind"], old["rank_tier"], Status.BOOKED
-    before = Held(
-        reservation,
-        [
-            Allocation(
-                reservation=reservation, gpu_id=row.gpu_id, status=Status.BOOKED, start=row.start, end=row.end,
-                weight=row.weight, price=row.price,
-            )
-            for row in rows
-        ],
-        held.lab,
-    )
-    if refusals := list(_against(before, now)):
-        raise Refused(refusals)
-    reservation.version += 1
-    reservation.save()
-    Allocation.objects.bulk_create(before.allocations)
-    post_both(before, None, Reason.UNDONE, now)
-    fees.return_for([row.gpu_id for row in rows], before.interval, held.lab, now)
-
-
-def _against(before: Held, now: datetime) -> Iterable[rules.Refusal]:
-    """What was taken meanwhile of that which the reservation held before: cards, room under the caps, hours."""
-    policy, holder, span = before.lab.policy, before.reservation.holder, before.interval
-    yield from taken(before, span, None)
-    yield from extension.refuse_return(before, span, now)
-    yield from rules.crowd_refusals(span, len(before.allocations), own_others(before, now), policy, holder.role)
-    most = policy.most_ahead(holder.role)
-    if span.start > now and queries.future_count(holder.pk, now) + 1 > most:
-        yield rules.Refusal(Code.OPEN_FUTURE, {"most": most})
-    yield from (rules.Refusal(one.code, one.facts) for one in extension.quota_for(before, before.prices))

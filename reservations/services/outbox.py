@@ -33,6 +33,20 @@ def write_changed(reservation: Reservation, entry: AuditEntry, now: datetime) ->
     write(Notification.Kind.CHANGED, reservation.holder, key=f"changed:{entry.pk}", due_at=now, reservation=reservation)
 
 
+def write_brought_back(reservation: Reservation, entry: AuditEntry, told: int, now: datetime) -> None:
+    """Tells the holder that what displaced them was undone; nothing, if they were not told of the displacement yet.
+
+    `told`: the reservation's version that the message of the displacement was about.
+    """
+    about = [Notification.Kind.DISPLACED, Notification.Kind.PLACED]
+    rows = Notification.objects.filter(reservation=reservation, reservation_version=told, kind__in=about)
+    if rows.exclude(state=Notification.State.DUE).exists():
+        write(
+            Notification.Kind.BROUGHT_BACK, reservation.holder, key=f"brought_back:{entry.pk}", due_at=now,
+            reservation=reservation,
+        )
+
+
 def write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:
     """The message 10 minutes before the end: save and release (K1).
 

@@ -13,7 +13,8 @@ from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.policy import PRESETS, Policy
 from ..rules.refusal import Code, refuse
-from . import audit, booking, locking
+from . import audit, locking
+from .placing import facts_for
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def dry_run(policy: Policy, *, now: datetime) -> list[Effect]:
 def _codes(row: Reservation, lab: queries.LabFacts) -> tuple[Code, ...]:
     card_ids = tuple(sorted(row.allocations.values_list("gpu", flat=True)))
     ask = rules.Ask(card_ids, row.start, row.end, row.tier)
-    facts = booking.facts_for(row.holder, ask, lab, row.booked_at)
+    facts = facts_for(row.holder, ask, lab, row.booked_at)
     charged: dict[Any, int] = {}
     for entry in row.ledger.filter(account="quota"):
         charged[entry.period] = charged.get(entry.period, 0) + entry.units

@@ -52,6 +52,10 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "move": _moved,
     "undo_booking": lambda change: _("booking undone"),
     "undo_move": lambda change: _("move undone"),
+    "displaced": lambda change: _("displaced"),
+    "placed": lambda change: _("displaced and moved by LabGPU"),
+    "brought_back": lambda change: _("back in its place: what displaced it was undone"),
+    "in_quota": lambda change: _("now within quota"),
     "active": lambda change: _("started"),
     "finished": lambda change: _("ended as booked"),
 }

@@ -13,6 +13,7 @@ HOUR = 4
 DAY = 24 * HOUR
 USABLE = 2 * HOUR  # a shorter gap is unusable (G2)
 CLOSES = 18 * HOUR  # D4
+FREEZES = 20 * HOUR  # D1
 ELASTIC_SAFE = 2 * HOUR  # E4
 
 
@@ -68,11 +69,16 @@ def _in_the_way(booking: Booking, request: Request) -> bool:
 
 
 def _may_be_displaced(booking: Booking, request: Request, now: int) -> bool:
-    """D4: weaker, not displaced twice already, before 18:00 of the evening on which it freezes. E4 for an elastic one."""
+    """D4: weaker, not displaced twice already, before 18:00 of the evening on which it freezes. E4 for an elastic one.
+
+    D3: a late request, whose own start is frozen, displaces elastic ones only.
+    """
     if not booking.rank > request.rank:
         return False
     if booking.rank[0]:
         return now < booking.start - ELASTIC_SAFE
+    if now >= (request.start // DAY - 1) * DAY + FREEZES:
+        return False
     evening = (booking.start // DAY - 1) * DAY + CLOSES
     return booking.displaced_before < 2 and now < evening
 

@@ -34,6 +34,8 @@ def may_make_room(booking: Booking, request: Request, now: datetime) -> bool:
         return False
     if booking.rank[0] == 1:
         return now < at(booking.start) - timedelta(hours=2)
+    if now >= freezes_at(at(request.start), ZONE, time(20)):
+        return False
     return booking.displaced_before < 2 and now < freezes_at(at(booking.start), ZONE, time(18))
 
 

@@ -1,0 +1,61 @@
+"""What a decision on a request rests on, read under the lock, and the rows that its plan becomes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from .. import queries
+from ..models import Allocation, Member, Reservation
+from ..queries import LabFacts
+from ..rules import booking as rules
+from ..rules.interval import Interval
+from ..rules.quota import price_to_json
+from ..rules.rank import standing
+from ..rules.week import local_date, weeks_of
+from .held import TINY
+
+LONGEST_LOOK = timedelta(days=366)
+BESIDE = timedelta(hours=2)  # how far beside the asked time a gap is small (G2)
+
+
+def cards_to_lock(ask: rules.Ask) -> list[int]:
+    """The named cards and their pools' others, whose sums (reserve, quick cards) the answer rests on; or all that may be
+    chosen from."""
+    return queries.pool_mates(ask.card_ids) if ask.is_named else queries.serving_cards(ask.pool_id)
+
+
+def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:
+    """Everything the answer to this request rests on. Under the lock, if something is to be written."""
+    from_ = ask.start or now
+    until = min(max(ask.end, from_ + TINY), from_ + LONGEST_LOOK)
+    whole = Interval(min(from_, now), max(until, now + TINY))
+    weeks = [week for week, _ in weeks_of(whole, lab.zone)][:60]
+    card_ids = cards_to_lock(ask)
+    cards = queries.cards(card_ids)
+    lowered = standing(queries.open_demerit_points(member, now), lab.policy)
+    cooling = member.no_displacing_until is not None and now < member.no_displacing_until
+    pools = queries.pools(sorted({card.pool_id for card in cards.values()}), lab)
+    days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
+    return rules.Facts(
+        now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
+        member_role=member.role, cards=cards if not ask.is_named else queries.named(cards, ask.card_ids), pools=pools,
+        holdings=queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
+        own=queries.holdings_of(member.pk, now), own_future=queries.future_count(member.pk, now),
+        used=queries.units_used(member.pk, weeks), free_used=queries.free_seconds_used(member.pk, days[:400]),
+        used_last=queries.card_used_last(member.pk) if not ask.is_named else None,
+        steps=lowered.steps, may_displace=lowered.may_displace and not cooling,
+        no_displacing_until=member.no_displacing_until if cooling else None, mates=cards,
+    )
+
+
+def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> None:
+    """Writes the rows of the plan's cards."""
+    Allocation.objects.bulk_create(
+        [
+            Allocation(
+                reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,
+                end=plan.held.end, weight=facts.cards[card_id].weight, price=price_to_json(plan.prices[card_id]),
+            )
+            for card_id in plan.card_ids
+        ]
+    )
