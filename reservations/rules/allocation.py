@@ -98,6 +98,7 @@ class Blocker:
 # D4's order as a tuple to be minimised: strongest rank negated, card-hours, earliest booking negated.
 _Price = tuple[tuple[float, float], timedelta, float]
 _FREE: _Price = ((float("-inf"), float("-inf")), timedelta(), float("-inf"))
+Worth = tuple[_Price, Preference]
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Choice:
 
     card_ids: tuple[int, ...]
     displaced: frozenset[int]
-    worth: tuple[_Price, Preference] = field(compare=False)
+    worth: Worth = field(compare=False)
 
 
 def choose_with_blockers(
@@ -151,7 +152,7 @@ class _Search:
     ) -> None:
         self.blockers, self.count, self.leaves_room = blockers, count, leaves_room
         self.best: Choice | None = None
-        self._bound: tuple[_Price, Preference] | None = None
+        self._bound: Worth | None = None
         self._looks = 0
 
     def over(self, group: Sequence[Candidate]) -> None:

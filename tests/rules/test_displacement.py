@@ -1,7 +1,7 @@
 """Who displaces whom: ranks, kinds, hours, and what a named card stands for (C3, D3, D4, D7, E4, J3)."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -69,7 +69,10 @@ def test_j3_points_lower_the_tier_and_take_the_right_to_displace(points: int, ex
 
 @pytest.mark.parametrize(
     ("tier", "steps", "place"),
-    [("deadline", 0, 0), ("deadline", 2, 2), ("regular", 1, 2), ("exploration", 1, 3), ("exploration", 2, 4), ("exploration", 9, 4)],
+    [
+        ("deadline", 0, 0), ("deadline", 2, 2), ("regular", 1, 2), ("exploration", 1, 3), ("exploration", 2, 4),
+        ("exploration", 9, 4),
+    ],
 )
 def test_c3_standing_lowers_a_tier_by_at_most_two_below_the_weakest(tier: str, steps: int, place: int) -> None:
     assert lowered(tier, steps, POLICY) == place
@@ -201,7 +204,7 @@ def test_g4_displacing_leaves_the_pool_its_reserve() -> None:
 
 # --- elastic ---
 
-WEEK = datetime(2026, 11, 30).date()
+WEEK = date(2026, 11, 30)
 SPENT = {WEEK: 100 * UNITS_PER_GPU_HOUR}
 
 
@@ -229,8 +232,7 @@ def test_e4_not_where_the_lab_has_none() -> None:
     assert [one.code for one in decide(any_of(), off).refusals] == [Code.QUOTA]
 
 
-def test_e4_displacing_within_quota_goes_before_being_elastic_is_no_choice_of_one_pool() -> None:
-    """In one pool a free card is taken, in quota or not; nobody is displaced for it."""
+def test_e4_nobody_is_displaced_where_a_free_card_serves_beyond_the_allowance() -> None:
     plan = decide(any_of(), facts(holding(1, 34, 42), used=SPENT)).plan
     assert plan is not None
     assert (plan.card_ids, plan.displaced, plan.is_elastic) == ((2,), frozenset(), True)

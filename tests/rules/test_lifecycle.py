@@ -11,6 +11,7 @@ MOVES = {
     "active": {"finished", "released", "forfeited", "interrupted"},
     "finished": {"active"},
     "released": {"active"},
+    "displaced": {"booked"},  # H0: when what displaced it is undone
 }
 
 

@@ -25,6 +25,10 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
     "point_life_s": (60 * DAY, 30 * DAY, 14 * DAY),
     "emergency_reserve": (1, 0, 0),
     "quick_cards": (1, 0, 0),
+    "displacement": (True, True, False),
+    "elastic": (False, True, True),
+    "one_step_points": (1, 1, 2),
+    "two_steps_points": (2, 3, 4),
 }
 WEEKLY_HOURS = {
     "undergraduate": (12, 20, 40),
@@ -37,6 +41,8 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "raster_s": 15 * MINUTE, "shortest_s": 30 * MINUTE, "opens_at": "12:00", "form_age_s": 5 * MINUTE,  # A1, A4
     "tiers": ("deadline", "regular", "exploration"), "granted_tiers": ("deadline",),  # C1, C2
     "freezes_at": "20:00",  # D1
+    "closes_at": "18:00", "safe_after": 2, "moving_tiers": ("exploration",), "may_move_s": 48 * HOUR, "cool_down_s": 7 * DAY,  # D4-D6
+    "elastic_within_s": 48 * HOUR, "elastic_safe_s": 2 * HOUR,  # E4
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR,  # F1, G4, G7
     "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
@@ -53,16 +59,8 @@ LATER: dict[str, tuple[str, Any, Any, Any]] = {
     "free_tiers": ("projects (B5)", ("exploration",), ("exploration",), ("exploration",)),
     "grant_days": ("deadline grants (C2)", 28, 28, 28),
     "grant_again_days": ("deadline grants (C2)", 90, 90, 90),
-    "displacement": ("displacement (D4)", True, True, False),
-    "closes_at": ("displacement (D4)", "18:00", "18:00", "18:00"),
-    "safe_after": ("displacement (D4)", 2, 2, 2),
-    "moving_tiers": ("displacement (D5)", ("exploration",), ("exploration",), ("exploration",)),
-    "cool_down_s": ("displacement (D6)", 7 * DAY, 7 * DAY, 7 * DAY),
     "returned_late_s": ("displacement and maintenance (E3)", 48 * HOUR, 48 * HOUR, 48 * HOUR),
     "returned_valid_s": ("displacement and maintenance (E3)", 7 * DAY, 7 * DAY, 7 * DAY),
-    "elastic": ("elastic reservations (E4)", False, True, True),
-    "elastic_within_s": ("elastic reservations (E4)", 48 * HOUR, 48 * HOUR, 48 * HOUR),
-    "elastic_safe_s": ("elastic reservations (E4)", 2 * HOUR, 2 * HOUR, 2 * HOUR),
     "confirmation": ("confirmation (H2)", True, True, False),
     "no_show_s": ("no-shows (H2)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "confirmed_no_show_s": ("no-shows (H2)", 60 * MINUTE, 60 * MINUTE, 60 * MINUTE),
@@ -74,8 +72,6 @@ LATER: dict[str, tuple[str, Any, Any, Any]] = {
     "idle_notice_s": ("held idle (I)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "idle_second_s": ("held idle (I)", 40 * MINUTE, 60 * MINUTE, 120 * MINUTE),
     "idle_forfeit_s": ("held idle (I)", 60 * MINUTE, 120 * MINUTE, None),
-    "one_step_points": ("standing (J)", 1, 1, 2),
-    "two_steps_points": ("standing (J)", 2, 3, 4),
     "case_points": ("standing (J)", 4, 5, 6),
     "offer_s": ("the waitlist (K5)", 15 * MINUTE, 15 * MINUTE, 15 * MINUTE),
     "offer_ahead_s": ("the waitlist (K5)", 2 * HOUR, 2 * HOUR, 2 * HOUR),
@@ -169,6 +165,7 @@ def test_n_there_are_three_presets_to_choose_from_and_balanced_is_the_default() 
 def test_n_replay_has_no_limits_and_is_not_offered() -> None:
     assert REPLAY not in PRESETS.values()
     assert (REPLAY.raster_s, REPLAY.shortest_s, REPLAY.windows) == (1, 1, ())
+    assert not (REPLAY.displacement or REPLAY.elastic)
     assert not (REPLAY.emergency_reserve or REPLAY.quick_cards or REPLAY.late_cancel_percent or REPLAY.walk_in_free_hours)
     a_year, more_than_any_lab = 365 * DAY, 10**6
     assert min(REPLAY.longest_s, REPLAY.walk_in_longest_s, REPLAY.opens_days * DAY) >= a_year
@@ -238,6 +235,11 @@ def windows(**one: Any) -> dict[str, Any]:
         ({"granted_tiers": ["thesis"]}, r"granted_tiers takes codes of tiers"),
         ({"late_cancel_s": -1}, r"late_cancel_s takes a whole number, 0 or more"),
         ({"quick_cards": True}, r"quick_cards takes a whole number"),
+        ({"displacement": 1}, r"displacement takes true or false"),
+        ({"elastic": "yes"}, r"elastic takes true or false"),
+        ({"closes_at": "late"}, r"closes_at takes a time of day such as 12:00"),
+        ({"moving_tiers": ["thesis"]}, r"moving_tiers takes codes of tiers"),
+        ({"one_step_points": 4}, r"one_step_points must be at least 1 and at most two_steps_points"),
         ({"walk_in_cards": 0}, r"walk_in_cards take 1 or more"),
         ({"roles": {"phd": {"weekly_hours": 3, "open_future": 0}}}, r"take 1 or more, or nothing for the lab's"),
     ],
