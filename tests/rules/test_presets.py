@@ -41,7 +41,8 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "raster_s": 15 * MINUTE, "shortest_s": 30 * MINUTE, "opens_at": "12:00", "form_age_s": 5 * MINUTE,  # A1, A4
     "tiers": ("deadline", "regular", "exploration"), "granted_tiers": ("deadline",),  # C1, C2
     "freezes_at": "20:00",  # D1
-    "closes_at": "18:00", "safe_after": 2, "moving_tiers": ("exploration",), "may_move_s": 48 * HOUR, "cool_down_s": 7 * DAY,  # D4-D6
+    "closes_at": "18:00", "safe_after": 2, "moving_tiers": ("exploration",), "may_move_s": 48 * HOUR,
+    "cool_down_s": 7 * DAY,  # D4-D6
     "elastic_within_s": 48 * HOUR, "elastic_safe_s": 2 * HOUR,  # E4
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR,  # F1, G4, G7
