@@ -42,7 +42,7 @@ def alternatives(ask: Ask, facts: Facts, *, until: datetime | None = None, most:
     then one card fewer at the asked time; then shorter from the asked start. What is left is filled with the same length
     later on. `facts` must reach to `until` (the end of the open days unless given), over all cards of the pools asked.
     """
-    policy, zone = facts.policy, facts.zone
+    policy, zone, facts = facts.policy, facts.zone, replace(facts, may_displace=False)
     start = facts.now if ask.start is None or ask.start <= facts.now else next_step(ask.start, policy.raster_s, zone)
     end = round_to_raster(ask.end, policy.raster_s, zone, up=True)
     last = open_until(facts) if until is None else min(until, open_until(facts))

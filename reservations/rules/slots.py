@@ -96,7 +96,7 @@ class Search:
     """Asks the law, and remembers of its refusals what they say of other times. Starts must be asked in ascending order."""
 
     def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+        self.facts = replace(facts, may_displace=False)
         self.is_over = False  # a reason was given that stands against every later start too
         self._room: dict[date, int] = {}  # units that a week was said to have left
         self._too_short = timedelta()

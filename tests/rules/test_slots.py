@@ -26,7 +26,7 @@ SHANGHAI, NEW_YORK = ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York")
 NOW = datetime(2026, 11, 30, 6, tzinfo=UTC)  # Monday 14:00 in the lab
 WEEK, NEXT_WEEK = date(2026, 11, 30), date(2026, 12, 7)
 QUARTER = timedelta(minutes=15)
-PLAIN = Policy(windows=(), walk_in_free_hours=0)
+PLAIN = Policy(windows=(), walk_in_free_hours=0, elastic=False)
 DAYTIME: dict[str, Any] = {"opens": time(9), "shuts": time(18)}
 
 
@@ -391,6 +391,7 @@ def large(policy: Policy = BALANCED, free: range = range(0), kept: tuple[int, in
 
 FULL = {WEEK: allowance_units(100), NEXT_WEEK: allowance_units(98), date(2026, 12, 14): allowance_units(100)}
 ONLY_SHORT_WALK_INS = replace(BALANCED, windows=(Window(1, Mode.WALK_IN),), walk_in_longest_s=3600)
+WITHOUT_ELASTIC = replace(BALANCED, elastic=False)
 THREE_HOURS_A_DAY = replace(BALANCED, windows=(Window(1, Mode.OPEN, most_inside=timedelta(hours=3)),))
 
 
@@ -402,7 +403,8 @@ THREE_HOURS_A_DAY = replace(BALANCED, windows=(Window(1, Mode.OPEN, most_inside=
         pytest.param(large(free=range(64)), any_cards(2), 10, 12, id="everything is free, ten plans"),
         pytest.param(large(free=range(3, 5)), any_cards(2), 1, 1, id="two cards are free on one host"),
         pytest.param(large(free=range(64)), Ask((3, 4, 60), at(30), at(31), "regular"), 1, 1, id="named cards"),
-        pytest.param(large(free=range(64), used=FULL), any_cards(2, 1), 0, 3, id="the quota of three weeks is used up"),
+        pytest.param(large(WITHOUT_ELASTIC, range(64), used=FULL), any_cards(2, 1), 0, 3, id="the quota of three weeks is used up"),
+        pytest.param(large(free=range(64), used=FULL), any_cards(2, 1), 1, 2, id="but two days ahead there is elastic time"),
         pytest.param(large(free=range(64), used=FULL), any_cards(2), 1, 2, id="but what starts now is free of charge"),
         pytest.param(large(replace(BALANCED, windows=(Window(1, Mode.CLOSED),)), range(64)), any_cards(2), 0, 0, id="closed"),
         pytest.param(large(ONLY_SHORT_WALK_INS, range(64)), any_cards(2), 0, 0, id="walk-ins only, too long for one"),
