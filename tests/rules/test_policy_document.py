@@ -18,7 +18,7 @@ TABLES = ["H", "I", "N"]  # headings that carry a table; H and I introduce their
 # What the law marks as editable, in order: figures, or the words and letters that stand where a figure would.
 MARKED = {
     "A1": ["15", "72"], "A4": ["14"], "B1": ["staff", "4", "6"], "B5": ["mixed"], "B6": ["1"], "D1": ["20:00"],
-    "D2": ["8", "2", "16"], "D4": ["18:00"], "F2": ["9"], "F3": ["17:00"], "G4": ["k"], "G7": ["q"], "H2": ["30"],
+    "D2": ["8", "2", "16"], "D4": ["18:00"], "D5": ["48"], "F2": ["9"], "F3": ["17:00"], "G4": ["k"], "G7": ["q"], "H2": ["30"],
     "H5": ["72", "8"], "I1": ["10"], "I4": ["10"], "I5": ["30", "60", "120"], "J2": ["30"], "J3": ["1", "3", "5"], "K1": ["10"],
 }
 

@@ -403,7 +403,9 @@ THREE_HOURS_A_DAY = replace(BALANCED, windows=(Window(1, Mode.OPEN, most_inside=
         pytest.param(large(free=range(64)), any_cards(2), 10, 12, id="everything is free, ten plans"),
         pytest.param(large(free=range(3, 5)), any_cards(2), 1, 1, id="two cards are free on one host"),
         pytest.param(large(free=range(64)), Ask((3, 4, 60), at(30), at(31), "regular"), 1, 1, id="named cards"),
-        pytest.param(large(WITHOUT_ELASTIC, range(64), used=FULL), any_cards(2, 1), 0, 3, id="the quota of three weeks is used up"),
+        pytest.param(
+            large(WITHOUT_ELASTIC, range(64), used=FULL), any_cards(2, 1), 0, 3, id="the quota of three weeks is used up"
+        ),
         pytest.param(large(free=range(64), used=FULL), any_cards(2, 1), 1, 2, id="but two days ahead there is elastic time"),
         pytest.param(large(free=range(64), used=FULL), any_cards(2), 1, 2, id="but what starts now is free of charge"),
         pytest.param(large(replace(BALANCED, windows=(Window(1, Mode.CLOSED),)), range(64)), any_cards(2), 0, 0, id="closed"),
