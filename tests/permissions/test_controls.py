@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.http import Http404, HttpRequest, HttpResponse
 from django.test import override_settings
 from django.urls import clear_url_caches, include, path
@@ -15,9 +16,11 @@ from django.views.decorators.http import require_safe
 from labgpu import urls
 from reservations import admin, permissions
 from reservations import urls as ledger
-from reservations.models import Member
+from reservations.models import Gpu, Member
 from reservations.views import board, hosts, language, members, mine, reservation
 from reservations.views.access import member_required
+
+from tests import factories as make
 
 from . import world
 from .checker import Check, unmatched
@@ -61,6 +64,23 @@ def _bare(view: View) -> View:
     while hasattr(view, "__wrapped__"):
         view = view.__wrapped__
     return view
+
+
+def test_a_lab_put_back_is_the_lab_that_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests of this folder see rows that were kept: they are those of a fresh lab, and tell when they would not be."""
+    monkeypatch.setattr(world, "_kept", [])
+    with world.undone():
+        made = world.lab()
+        fresh, sessions = world.dump(), sorted(Session.objects.values_list())
+    with world.undone():
+        assert not Member.objects.exists()
+        kept = world.lab()
+        assert (world.dump(), sorted(Session.objects.values_list())) == (fresh, sessions)
+        assert kept.rows == fresh == made.rows
+        client = kept.client("member")
+        assert client.get("/mine").status_code == 200
+        make.cards(1)  # keys go on where they were
+        assert Gpu.objects.count() == 41
 
 
 def test_nothing_is_wrong_with_the_site_as_it_is() -> None:
