@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from monitoring.models import HostReading, Incident, ProcessInterval, Sample
@@ -40,6 +40,26 @@ def guilty(world: World) -> None:
     world.book(ann, NOON - 2 * HOUR, NOON)
     world.book(bo, NOON, NOON + 2 * HOUR)
     world.on[0] = [process(100, 2001)]
+
+
+def test_what_the_tests_store_at_once_is_what_one_by_one_would_have_stored(world: World) -> None:
+    """The shortcut by which these tests let hours pass leaves the rows that readings sent singly leave."""
+    guilty(world)
+    instants = [NOON - HOUR + place * PERIOD for place in range(7)]
+    kept: list[tuple[Any, ...]] = []
+    for at_once in (True, False):
+        sid, sequence = transaction.savepoint(), world.sequence
+        for some in [instants] if at_once else [[one] for one in instants]:
+            world.store(some)
+        rows = [
+            [{**row, "id": None} for row in model.objects.order_by("pk").values()]
+            for model in (HostReading, Sample, ProcessInterval)
+        ]
+        kept.append((*rows, world.sequence))
+        transaction.savepoint_rollback(sid)
+        world.sequence = sequence
+    assert kept[0] == kept[1]
+    assert len(kept[0][1]) == 8 and kept[0][3] == world.sequence + 7
 
 
 # --- hosts and cards --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from labgpu.agent.reading import Reading
+from monitoring.models import Sample
 from monitoring.services import ingest as ingesting
 from monitoring.services.ingest import Outcome, ingest
 from reservations.models import Allocation, CardState, Gpu, Host, HostAccount, Member, Reservation
@@ -71,21 +73,36 @@ class World:
         """A reading every ten seconds in `[start, until]`; returns the time of the last.
 
         In a long stretch those between the first five and the last twenty are stored and not judged, as when the judge is
-        down: that must make no difference, and saves the tests half their time.
+        down: that must make no difference, and saves the tests nearly all their time.
         """
         last = (until - start) // PERIOD
+        unjudged = range(5, last - 20)
         for place in range(last + 1):
-            if 5 <= place < last - 20:
-                self._store(start + place * PERIOD)
-            else:
+            if place not in unjudged:
                 self.look(start + place * PERIOD)
+            elif place == unjudged[0]:
+                self.store([start + one * PERIOD for one in unjudged])
         return start + last * PERIOD
 
-    def _store(self, at: datetime) -> None:
+    def store(self, instants: list[datetime]) -> None:
+        """Readings of these instants that differ in nothing else, stored and not judged. The first and the last go the way of
+        all readings; those between leave nothing but the first one's samples at their own times (a test holds this)."""
         host = Host.objects.get(name=self.host)
         gpus = {gpu.uuid: gpu for gpu in host.gpus.all()}
+        first, *between = instants[:-1] or instants
         with transaction.atomic():
-            ingesting._keep(Reading.from_dict(self.reading(at)), host, gpus, at)
+            self._keep(host, gpus, first)
+            rows = list(Sample.objects.filter(gpu__in=gpus.values(), at=first))
+            copies = [copy.copy(row) for _ in between for row in rows]
+            for row, at in zip(copies, [at for at in between for _ in rows], strict=True):
+                row.pk, row.at, row.received_at = None, at, at
+            Sample.objects.bulk_create(copies, ignore_conflicts=True)
+            self.sequence += len(between)
+            if len(instants) > 1:
+                self._keep(host, gpus, instants[-1])
+
+    def _keep(self, host: Host, gpus: dict[str, Gpu], at: datetime) -> None:
+        ingesting._keep(Reading.from_dict(self.reading(at)), host, gpus, at)
 
     def gpu(self, place: int = 0) -> Gpu:
         return Gpu.objects.get(uuid=uuid(self.host, place))

@@ -19,7 +19,6 @@ from reservations import urls as ledger
 from reservations.models import Gpu, Member
 from reservations.views import board, hosts, language, members, mine, reservation
 from reservations.views.access import member_required
-
 from tests import factories as make
 
 from . import world
