@@ -14,6 +14,7 @@ from tests.lab import Lab
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
+AGAIN = bool(os.environ.get("TEST_AGAIN"))  # the second run of `make test`: on PostgreSQL, after all has run on SQLite
 OURS = ("django", "celery", "reservations", "monitoring", "labgpu")
 NEEDS_DATABASE = {"db", "transactional_db", "django_db_setup", "live_server", "fresh_database_url", "database_env"}
 NO_BROWSER = "SKIP_E2E=1: the browser tests were left out on request"
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         forget_read()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept, left_out = [], []
     for item in items:
@@ -46,13 +48,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.e2e)
             if os.environ.get("SKIP_E2E"):
                 item.add_marker(pytest.mark.skip(reason=NO_BROWSER))
+        if any(item.path.is_relative_to(ROOT / "tests" / folder) for folder in ("concurrency", "faults")):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("shared_data") and not SHARED.is_dir():
             item.add_marker(pytest.mark.skip(reason=f"needs the recorded data, which is not beside this checkout ({SHARED})"))
-        again = os.environ.get("TEST_AGAIN") and not item.get_closest_marker("both")
-        (left_out if again and (e2e or not _needs_database(item)) else kept).append(item)
+        again = AGAIN and not item.get_closest_marker("both")
+        once = e2e or item.get_closest_marker("once") or not _needs_database(item)
+        (left_out if again and once else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+    # They mostly wait. First in the list, they all go to one process, beside which the others keep the cores busy; at the end
+    # no process works alone.
+    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def _needs_database(item: pytest.Item) -> bool:

@@ -1,6 +1,7 @@
 """`make test`: the whole suite, first on SQLite, then what needs a database again on PostgreSQL.
 
-What runs once only is told by tests/conftest.py: tests that open no database, and browser tests not marked `both`.
+What runs once only is told by tests/conftest.py: tests that open no database, those marked `once`, and browser tests not
+marked `both`.
 Arguments are handed to pytest: `python -m tests.suite tests/reservations -k quota`.
 """
 

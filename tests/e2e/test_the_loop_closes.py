@@ -195,6 +195,7 @@ def everything(lab: Lab) -> list[list[tuple[Any, ...]]]:
     return [query(lab, f"select * from reservations_{table} order by id") for table in tables]
 
 
+@pytest.mark.slow
 def test_the_loop_closes(
     start_lab: Callable[..., Lab], browser: Browser, postbox: tuple[Postbox, int], tmp_path: Path
 ) -> None:

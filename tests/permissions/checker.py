@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,17 +120,20 @@ class Check:
         self.shown: set[str] = set()
         self.said: dict[Cell, str] = {}
 
-    def holds(self, rows: Iterable[Row], columns: Iterable[str]) -> list[str]:
+    def holds(
+        self, rows: Iterable[Row], columns: Iterable[str], *, wanted: Callable[[Cell], bool] | None = None
+    ) -> list[str]:
+        """Asks every cell of these rows and columns, or those `wanted`; the answer is what was wrong."""
         columns = list(columns)
         for row in rows:
             for column in columns:
-                found = list(cells(row, [column]))
+                found = [cell for cell in cells(row, [column]) if wanted is None or wanted(cell)]
                 if still := [cell for cell in found if not cell.changes]:
                     self._unchanging(still)
                 for cell in found:
                     if cell.changes:
                         self._changing(cell)
-            self._alike(row, columns)
+            self._alike(row)
         return self.wrong
 
     def _ask(self, cell: Cell, *, harm: bool = False) -> tuple[HttpResponse, list[str]]:
@@ -213,10 +216,10 @@ class Check:
             self.wrong.extend(f"looking changed {words}" for words in worlds.changed(self.world.rows, worlds.dump()))
         return self.wrong
 
-    def _alike(self, row: Row, columns: Iterable[str]) -> None:
+    def _alike(self, row: Row) -> None:
         """Where another's and a missing one are refused with the same status, the answers say the same."""
-        for one in cells(row, columns, ("GET", "POST")):
-            if one.found in ("", "missing") or not one.refused:
+        for one in list(self.said):
+            if one.route not in row.routes or one.method not in ("GET", "POST") or one.found in ("", "missing"):
                 continue
             other = replace(one, found="missing", expected=row.cell(one.method, "missing", one.column))
             if other.expected == one.expected and self.said[one] != self.said[other]:

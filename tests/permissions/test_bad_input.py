@@ -15,6 +15,7 @@ import pytest
 from django.http import HttpResponse
 
 from reservations.models import Demerit, Lab, Member, Pool, Reservation
+from tests.conftest import AGAIN
 
 from . import world as worlds
 from .checker import Cell, cells, path
@@ -32,7 +33,13 @@ TEXTS = (
     "", "   ", "x" * 10_000, "\U0001f600" * 70, "\u202eabc\u202c", SCRIPT, "javascript:alert(1)", "a\x00b", "a\r\nBcc: x@y.z",
     "%00", "../../etc/passwd", "[]", "\ufffe\uffff", "\u2028",
 )
-BAD = (*DATES, *NUMBERS, *TEXTS)
+# What the two databases take differently: the ends of time, numbers without bounds, texts too long or not storable. The rest
+# is refused or cleaned before either is asked, and is tried in the first run.
+BOUNDS = (
+    "0001-01-01T00:00", "9999-12-31T23:59", "-1", "1" + "0" * 30, "٣", "   ", "x" * 10_000, "\U0001f600" * 70, SCRIPT, "a\x00b",
+    "\ufffe\uffff",
+)
+BAD = BOUNDS if AGAIN else (*DATES, *NUMBERS, *TEXTS)
 # Whose successful form each row is: the column and object at which the table says that something is done.
 OURS = {
     "book": ("member", ""), "release": ("member", "own"), "undo-release": ("member", "own"), "cancel": ("member", "own"),
@@ -161,6 +168,7 @@ _MAY_LACK = {
 }
 
 
+@pytest.mark.once
 def test_forms_with_missing_doubled_and_listed_fields() -> None:
     lab, wrong = worlds.lab(), []
     for route in OURS:
@@ -182,6 +190,7 @@ def test_forms_with_missing_doubled_and_listed_fields() -> None:
     assert not wrong, "\n".join(["", *wrong])
 
 
+@pytest.mark.once
 def test_forms_that_are_too_large_or_no_forms() -> None:
     lab, wrong = worlds.lab(), []
     for route in OURS:
@@ -256,7 +265,7 @@ def test_a_stale_version_and_ids_of_others_change_nothing() -> None:
     assert not wrong, "\n".join(["", *wrong])
 
 
-NUMBERS_IN_ADDRESSES = ("0", str(2**31), str(2**63 - 1), str(2**63), "9" * 40, "9" * 4000)
+NUMBERS_IN_ADDRESSES = (str(2**31), str(2**63 - 1), str(2**63), *(() if AGAIN else ("0", "9" * 40, "9" * 4000)))
 
 
 def test_numbers_in_addresses_without_bounds() -> None:
@@ -269,9 +278,9 @@ def test_numbers_in_addresses_without_bounds() -> None:
                 if cell.route.startswith("admin") and cell.route != row.routes[0]:
                     continue
                 where = _where(lab, cell).replace(str(MISSING), number)
-                with worlds.undone():
+                with worlds.undone(), worlds.writes() as written:
                     response = worlds.send(lab.client(cell.column), cell.method, where, _form(lab, cell))
-                    changed = worlds.changed(lab.rows, worlds.dump())
+                    changed = worlds.changed(lab.rows, worlds.dump()) if written else []
                 if response.status_code >= 500 or changed:
                     wrong.append(f"{cell} {number[:25]}: {response.status_code} {changed}")
     for where in ("\x00", "%00", "a" * 5000, "%ff", "\u202e", "<script>alert(1)</script>", "..%2f..%2fetc", "1.1.release.-1:x"):
@@ -291,6 +300,7 @@ NONSENSE = (
 )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("page", ["/", "/schedule/grid"])
 def test_a_window_that_is_none_is_refused_with_a_reason_and_at_once(page: str) -> None:
     lab, wrong = worlds.lab(), []
@@ -305,6 +315,7 @@ def test_a_window_that_is_none_is_refused_with_a_reason_and_at_once(page: str) -
     assert not wrong, "\n".join(["", *wrong])
 
 
+@pytest.mark.once
 def test_what_other_pages_cannot_read_in_their_address_is_left_to_the_reader() -> None:
     lab, wrong = worlds.lab(), []
     for column, pages in {
@@ -324,6 +335,7 @@ def test_what_other_pages_cannot_read_in_their_address_is_left_to_the_reader() -
 
 
 # --- what was accepted is shown as text -------------------------------------------------------------------------------
+@pytest.mark.once
 def test_markup_is_shown_as_the_text_that_it_is() -> None:
     """AU-09: hostile names, notes, statements and reasons on every page of everybody, in Django's admin too."""
     lab = worlds.lab()

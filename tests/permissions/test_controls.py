@@ -82,6 +82,7 @@ def test_a_lab_put_back_is_the_lab_that_was_made(monkeypatch: pytest.MonkeyPatch
         assert Gpu.objects.count() == 41
 
 
+@pytest.mark.once
 def test_nothing_is_wrong_with_the_site_as_it_is() -> None:
     assert _wrong("host-add set-language release") == []
 
@@ -96,6 +97,7 @@ def test_a_route_without_a_row_and_a_row_without_a_route_are_named() -> None:
         assert "row without a route: account_login" in unmatched()
 
 
+@pytest.mark.once
 def test_rights_that_let_everybody_do_everything_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (permissions, reservation, admin):
         monkeypatch.setattr(module, "may", lambda *_: True)
@@ -114,23 +116,27 @@ def test_a_right_checked_in_the_view_alone_is_checked_again_where_it_is_written(
     assert _wrong("release", ("member",)) == []
 
 
+@pytest.mark.once
 def test_a_page_without_its_door_is_found() -> None:
     wrong = _wrong("board", board=require_safe(_bare(board.board)))
     assert "board GET, unapproved: W, but was 200 " in wrong
     assert any(one.startswith("board GET, anonymous: L") for one in wrong)
 
 
+@pytest.mark.once
 def test_a_page_whose_door_lets_every_member_in_is_found() -> None:
     wrong = _wrong("hosts members", hosts=require_safe(member_required(_bare(hosts.hosts))),
                    members=require_safe(member_required(_bare(members.members))))
     assert "hosts GET, member: 403, but was 200 " in wrong and "members GET, arbiter: 403, but was 200 " in wrong
 
 
+@pytest.mark.once
 def test_a_method_that_is_let_through_is_found() -> None:
     wrong = _wrong("mine", mine=member_required(_bare(mine.mine)))
     assert "mine PUT, member: 405, but was 200 " in wrong
 
 
+@pytest.mark.once
 def test_a_page_that_writes_when_looked_at_is_found() -> None:
     @require_safe
     @member_required
@@ -154,6 +160,7 @@ def test_a_form_that_takes_a_field_too_many_is_found() -> None:
     assert any(one.startswith("set-language POST, member: an extra field was applied: reservations_member") for one in wrong)
 
 
+@pytest.mark.once
 def test_a_refusal_that_tells_more_is_found() -> None:
     def telling(request: HttpRequest, pk: int) -> HttpResponse:
         if request.method == "POST" and pk != world.MISSING and not request.user.is_anonymous:

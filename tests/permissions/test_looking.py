@@ -8,7 +8,7 @@ from . import world
 from .checker import Check
 from .table import COLUMNS, TABLE
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 SCANNERS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36",
     "Mozilla/5.0 (compatible; Microsoft Defender SafeLinks)", "Microsoft Office/16.0 (Microsoft Outlook 16.0; Pro)",

@@ -256,8 +256,9 @@ def lab() -> World:
             if rows:
                 values = ", ".join(["%s"] * len(rows[0]))
                 cursor.executemany(f'INSERT INTO "{table}" VALUES ({values})', rows)
-    reset_keys()
-    return copy.deepcopy(world)
+    world = copy.deepcopy(world)
+    world.freeze()  # anew: what was there before may have other keys now
+    return world
 
 
 def _raw() -> Rows:

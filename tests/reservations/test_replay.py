@@ -331,6 +331,7 @@ def reported(heading: str) -> dict[str, list[int]]:
     return {row[0]: [int(cell) for cell in row[1:5]] for row in cells[2:]}
 
 
+@pytest.mark.once  # figures of the rules; that a replay writes soundly on either database, the two around this one hold
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("asked", "column"), [("evening", 0), ("start", 2)])
 def test_the_report_says_what_balanced_accepts_and_refuses(asked: str, column: int, tmp_path: Path) -> None:
