@@ -128,16 +128,21 @@ def with_override(data: QueryDict) -> QueryDict:
     if not used:
         return data
     changed = data.copy()
-    for name, value in parse_qsl(used[:300], keep_blank_values=True):
+    for name, value in parse_qsl(used[:2000], keep_blank_values=True):
         if name in _OVERRIDES:
             changed[name] = value
+        elif name == "cards":
+            changed.setlist("card", value.split(","))
     return changed
 
 
 def pack(alternative: Alternative) -> str:
-    """An alternative as the value of its button: exact instants, an empty start for now."""
+    """An alternative as the value of its button: exact instants, an empty start for now; the ids of cards if they change."""
     values = {name: value for name, value in alternative.values.items() if name in _OVERRIDES}
-    return urlencode({name: value.astimezone(UTC).isoformat() if value else "" for name, value in values.items()})
+    written = {name: value.astimezone(UTC).isoformat() if value else "" for name, value in values.items()}
+    if card_ids := alternative.values.get("cards"):
+        written["cards"] = ",".join(map(str, card_ids))
+    return urlencode(written, safe=",")
 
 
 def end_after(start: datetime | None, hours: str, *, now: datetime, policy: Policy, zone: ZoneInfo) -> datetime | None:

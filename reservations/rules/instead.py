@@ -35,6 +35,23 @@ class Other:
     plan: Plan
 
 
+# Reasons that another time, other or fewer cards may mend; and those that nothing of it does.
+_MENDED = frozenset({
+    Code.CARD_TAKEN, Code.NOT_ENOUGH_CARDS, Code.RESERVE_KEPT, Code.CARD_OUT_OF_SERVICE, Code.IN_PAST, Code.DAY_NOT_OPEN,
+    Code.TOO_LONG, Code.WINDOW_CLOSED, Code.WINDOW_WALK_IN, Code.WINDOW_LONG, Code.WINDOW_HOURS, Code.WALK_IN_WINDOW,
+    Code.WALK_IN_LONG, Code.WALK_IN_CARDS, Code.CARDS_AT_ONCE, Code.QUOTA,
+})
+_NOT_MENDED = frozenset({
+    Code.NOT_APPROVED, Code.ROLE_UNKNOWN, Code.TIER_UNKNOWN, Code.TIER_NEEDS_GRANT, Code.NO_CARDS, Code.CARD_UNKNOWN,
+})
+
+
+def may_help(codes: Iterable[Code]) -> bool:
+    """Whether it is worth looking for alternatives to what was refused for these reasons."""
+    found = frozenset(codes)
+    return bool(found & _MENDED) and not found & _NOT_MENDED
+
+
 def alternatives(ask: Ask, facts: Facts, *, until: datetime | None = None, most: int = 3) -> list[Other]:
     """What can be had instead of a refused request: up to `most` plans, each of which `decide` allows, none inside another.
 
@@ -45,7 +62,8 @@ def alternatives(ask: Ask, facts: Facts, *, until: datetime | None = None, most:
     policy, zone, facts = facts.policy, facts.zone, replace(facts, may_displace=False)
     start = facts.now if ask.start is None or ask.start <= facts.now else next_step(ask.start, policy.raster_s, zone)
     end = round_to_raster(ask.end, policy.raster_s, zone, up=True)
-    last = open_until(facts) if until is None else min(until, open_until(facts))
+    last = open_until(facts.now, zone, policy)
+    last = last if until is None else min(until, last)
     if start >= end or not ask.wanted:
         return []
     asked = replace(ask, start=None if start == facts.now else start, end=end)

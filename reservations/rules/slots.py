@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from .booking import Decision, Plan, decide
 from .facts import Ask, Facts
 from .interval import Interval
 from .kinds import Kind
+from .policy import Policy
 from .quota import charge
 from .refusal import Code, Refusal
 from .sources import Source, sources
@@ -30,11 +32,10 @@ _FOR_EVER = frozenset({
 _FROM_NOW_ON = frozenset({Code.OPEN_FUTURE, Code.DAY_NOT_OPEN})
 
 
-def open_until(facts: Facts) -> datetime:
+def open_until(now: datetime, zone: ZoneInfo, policy: Policy) -> datetime:
     """The end of the last lab day that is open for booking (A4): no reservation ends later."""
-    policy = facts.policy
-    last = last_open_day(facts.now, facts.zone, days_before=policy.opens_days, at=policy.opens_time)
-    return day_start(last + timedelta(days=1), facts.zone)
+    last = last_open_day(now, zone, days_before=policy.opens_days, at=policy.opens_time)
+    return day_start(last + timedelta(days=1), zone)
 
 
 def earliest(
@@ -52,7 +53,7 @@ def earliest(
     length = -(-length // step) * step
     if length <= timedelta() or length > policy.longest or not ask.wanted:
         return []
-    span = Interval(facts.now, max(min(until, open_until(facts)), facts.now + _TINY))
+    span = Interval(facts.now, max(min(until, open_until(facts.now, zone, policy)), facts.now + _TINY))
     ways = [source.prepared(length) for source in sources(ask, facts, span)]
     found: list[Plan] = []
     at: datetime | None = facts.now

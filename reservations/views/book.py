@@ -18,9 +18,10 @@ from django.views.decorators.http import require_http_methods
 
 from .. import forms, labels, queries
 from ..models import Reservation
+from ..rules.instead import may_help
 from ..rules.refusal import Alternative, Code, Refusal, Refused
 from ..rules.week import NoSuchLocalTime, local_date
-from ..services import booking, locking, moving
+from ..services import booking, locking, moving, slots
 from ..services.booking import BookingRequest
 from . import cardlook, refused
 from .access import lead, member_required
@@ -66,15 +67,28 @@ def _book(request: HttpRequest) -> HttpResponse:
     try:
         made = booking.reserve(request.user, form.request, now=request.now)
     except Refused as problem:
-        allowed = _with_allowed(request, form.request, problem.refusals)
+        allowed = list(_with_allowed(request, form.request, problem.refusals))
         return _page(
             request, _typed(form), form=form, reasons=refused.reasons(allowed),
+            others=_others(request, form.request, problem.codes, allowed),
             status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
         )
     except locking.Busy:
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
+
+
+def _others(
+    request: HttpRequest, asked: BookingRequest, codes: Iterable[Code], allowed: Iterable[Refusal]
+) -> tuple[refused.Instead, ...]:
+    """Other slots as buttons, where a time or cards were refused."""
+    if not may_help(codes):
+        return ()
+    values = [one.alternative.values for one in allowed if one.alternative]
+    return refused.others(
+        slots.alternatives_for(request.user, asked, request.now), asked, {(one["start"], one["end"]) for one in values}
+    )
 
 
 def _with_allowed(
@@ -159,9 +173,9 @@ def _local(instant: datetime) -> str:
 def _page(
     request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
     reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
-    fresh_key: bool = False, pressed: str = "",
+    fresh_key: bool = False, pressed: str = "", others: tuple[refused.Instead, ...] = (),
 ) -> HttpResponse:
-    data = request.POST if request.method == "POST" else request.GET
+    data = form.sent if form is not None else request.POST if request.method == "POST" else request.GET
     found = dict(errors or {})
     if form is not None:
         found.update({name: [str(one) for one in problems] for name, problems in form.errors.items()})
@@ -169,7 +183,7 @@ def _page(
     if fresh_key or "key" in found or not key or request.method != "POST" or len(key) > 80:
         key = forms.new_key()
     context = {
-        **_choices(request, data), "times": times, "reasons": reasons, "errors": found, "key": key,
+        **_choices(request, data), "times": times, "reasons": reasons, "others": others, "errors": found, "key": key,
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier") for one in problems],
         "note": data.get("note", "")[:200], "has_refusals": bool(reasons or found),
         "now_local": _local(request.now),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from .. import forms, labels
+from ..rules.instead import How
 from ..rules.refusal import Alternative, Code, Refusal
+from ..services.booking import BookingRequest
 from ..services.locking import Busy
+from ..services.slots import Slot
 from . import cardlook
 
 # What somebody else's doing has overtaken: the same request might have been right a moment ago.
@@ -41,6 +45,37 @@ def reasons(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:
         if refusal.alternative and (value := forms.pack(refusal.alternative)):
             ways.append(Instead(_words(refusal.alternative, twice=refusal.code == Code.TIME_TWICE), value))
     return tuple(Reason(sentence, rule, tuple(ways)) for (sentence, rule), ways in found.items())
+
+
+def others(
+    slots: Iterable[Slot], asked: BookingRequest, offered: Collection[tuple[datetime | None, datetime]]
+) -> tuple[Instead, ...]:
+    """Slots as buttons that book them, but for the asked cards at a time that another button `offered` already."""
+    ways = []
+    for slot in slots:
+        start, plan = slot.start, slot.plan
+        if set(plan.card_ids) == set(asked.card_ids) and (start, plan.held.end) in offered:
+            continue
+        same_time = (start, plan.held.end) == (asked.start, asked.end)
+        values = {"start": start, "end": plan.held.end, "cards": plan.card_ids}
+        ways.append(Instead(_slot_words(slot, same_time=same_time), forms.pack(Alternative(values))))
+    return tuple(ways)
+
+
+def _slot_words(slot: Slot, *, same_time: bool) -> str:
+    held = slot.plan.held
+    facts = {
+        "cards": _(", ").join(slot.labels), "period": cardlook.period_words(held.start, held.end),
+        "price": _("%(hours)s GPU-hours") % {"hours": labels.hours(slot.units)} if slot.units else _("free of charge"),
+    }
+    # Translators: what can be booked instead, each a button; %(cards)s names cards, %(price)s is what it costs
+    if slot.how == How.FEWER:
+        return _("One card fewer: %(cards)s, %(period)s, %(price)s") % facts
+    if slot.how == How.SHORTER:
+        return _("Shorter: %(cards)s, %(period)s, %(price)s") % facts
+    if same_time:
+        return _("Other cards: %(cards)s, %(period)s, %(price)s") % facts
+    return _("At another time: %(cards)s, %(period)s, %(price)s") % facts
 
 
 def busy() -> tuple[Reason, ...]:

@@ -16,9 +16,9 @@ from reservations.rules.booking import Ask, Card, Facts, decide
 from reservations.rules.instead import How, alternatives
 from reservations.rules.policy import Role
 from reservations.rules.quota import allowance_units
-from reservations.rules.slots import earliest, open_until
+from reservations.rules.slots import earliest
 
-from .test_slots import BALANCED, NOW, PLAIN, QUARTER, any_cards, at, facts, held, hours, known, large
+from .test_slots import BALANCED, NOW, PLAIN, QUARTER, any_cards, at, facts, held, hours, known, large, last_day_of
 
 # Cards 1 and 2 are on host a, 3 and 4 on host b. Hour 0 is Monday 14:00.
 
@@ -159,7 +159,7 @@ def test_shorter_is_the_longest_that_trying_every_end_finds(case: tuple[Ask, Fac
     start = known_.now if ask.start is None or ask.start <= known_.now else slots.next_step(ask.start, 900, known_.zone)
     found = instead._longest(
         replace(ask, start=None if start == known_.now else start), known_, slots.Interval(start, max(ask.end, start + raster)),
-        open_until(known_),
+        last_day_of(known_),
     )
     best = None
     end = start.replace(second=0, microsecond=0)

@@ -1,0 +1,93 @@
+"""Looking for a slot, and for what can be had instead of a refused request: reads only, under no lock.
+
+What is found may be taken before it is pressed; booking decides again. All facts are read at once over the whole time that may
+be booked, with as many queries for a large lab as for a small one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from .. import queries
+from ..models import Member
+from ..queries import LabFacts
+from ..rules import booking as rules
+from ..rules.instead import How, alternatives
+from ..rules.kinds import Kind
+from ..rules.slots import earliest, open_until, units_of
+from . import booking
+from .booking import BookingRequest
+from .held import TINY
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody looks for: cards by name or a `count` of any that fit, for an elapsed `length`, not before `after`."""
+
+    length: timedelta
+    card_ids: tuple[int, ...] = ()
+    count: int = 0
+    tier: str = "regular"
+    pool_id: int | None = None
+    model: str | None = None
+    min_memory: int | None = None
+    several_hosts: bool = False
+    after: datetime | None = None
+
+    def ask(self, now: datetime) -> rules.Ask:
+        """The request, at its first start."""
+        return rules.Ask(
+            tuple(sorted(set(self.card_ids))), self.after, (self.after or now) + self.length, self.tier, self.count, self.pool_id,
+            self.model, self.min_memory, self.several_hosts,
+        )
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A plan that could be booked now, its cards by their names, and what it charges over all weeks (units)."""
+
+    plan: rules.Plan
+    labels: tuple[str, ...]
+    units: int
+    how: How = How.OTHER_TIME
+
+    @property
+    def start(self) -> datetime | None:
+        """The start to ask for: None for a walk-in, which starts whenever it is booked."""
+        return None if self.plan.kind == Kind.WALK_IN else self.plan.held.start
+
+
+def find(member: Member, wanted: Wanted, before: datetime | None, now: datetime, *, several: int = 5) -> list[Slot]:
+    """The earliest `several` slots that end by `before` (the last open day unless given), each allowed as it stands.
+
+    Of one pool none begins before another's length is over: another quarter of an hour is no other slot. Nobody is displaced
+    for them.
+    """
+    ask = wanted.ask(now)
+    facts = wide_facts(member, ask, queries.lab_facts(), now)
+    until = open_until(now, facts.zone, facts.policy) if before is None else before
+    found = earliest(ask, facts, length=wanted.length, until=until, several=several, apart=wanted.length)
+    return [_slot(plan, facts) for plan in found]
+
+
+def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> list[Slot]:
+    """Up to three slots that can be had instead of a refused request, best first, each different and allowed (D5)."""
+    ask = request.ask()
+    facts = wide_facts(member, ask, queries.lab_facts(), now)
+    return [_slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
+
+
+def wide_facts(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:
+    """The facts of a booking, from now to the end of the open days, with all cards that could serve instead of named ones."""
+    until = max(open_until(now, lab.zone, lab.policy), now + TINY)
+    facts = booking.facts_for(member, replace(ask, start=None, end=until), lab, now)
+    if not ask.is_named:
+        return facts
+    return replace(
+        facts, cards=queries.cards(queries.pool_mates(ask.card_ids)), used_last=queries.card_used_last(member.pk)
+    )
+
+
+def _slot(plan: rules.Plan, facts: rules.Facts, how: How = How.OTHER_TIME) -> Slot:
+    return Slot(plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), units_of(plan, facts), how)
