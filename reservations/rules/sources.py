@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from .facts import Ask, Card, Facts, PoolFacts
+from .facts import Ask, Card, Facts, Holding, PoolFacts
 from .interval import Interval, crowded, merged
 from .kinds import Kind
-from .supply import fits, reserve_kept, touches_working_day
+from .supply import fits, reserve_kept, working_days
 from .windows import Mode
 
 _TINY = timedelta(microseconds=1)
@@ -116,18 +116,25 @@ class Source:
         """Where the pool's reserve or its quick cards are all that is left; `room`: cards that others may hold (G4, G7)."""
         policy, span, tier = self.facts.policy, self.span, self.ask.tier
         holdings = [one for one in self.facts.holdings if one.card_id in pool.card_ids]
-        others = [one.interval for one in holdings if one.tier not in policy.granted_tiers]
         planned = reserve_kept(pool, policy, Kind.PLANNED, tier, policy.longest)
+
+        def full(counts: Callable[[Holding], bool], kept: int, reserve: int) -> list[Interval]:
+            """Where those that count leave none beside `kept` cards, `reserve` of which the granted tiers use first."""
+            counted = [one for one in holdings if counts(one)]
+            others = [one.interval for one in counted if one.tier not in policy.granted_tiers]
+            every = [one.interval for one in counted]
+            return merged([*_over(others, room - kept, span), *_over(every, room - kept + reserve, span)])
+
         if pool.reserve:
             self._barrier(
-                [*_over(others, room - pool.reserve, span), *_over([one.interval for one in holdings], room, span)],
+                full(lambda one: True, pool.reserve, pool.reserve),
                 lambda held, kind: reserve_kept(pool, policy, kind, tier, held.length) > 0, always=planned > 0,
             )
-        quick = timedelta(seconds=policy.quick_s)
-        long_ones = [one.interval for one in holdings if one.interval.length > quick]
+        quick, days = timedelta(seconds=policy.quick_s), working_days(span, pool)
         self._barrier(
-            _over(long_ones, room - planned - pool.quick, span),
-            lambda held, kind: kind != Kind.WALK_IN and held.length > quick and touches_working_day(held, pool),
+            [part for stretch in full(lambda one: one.interval.length > quick, pool.quick + planned, planned) for day in days
+             if (part := stretch.cut(day))],
+            lambda held, kind: kind != Kind.WALK_IN and held.length > quick,
         )
 
     def _barrier(

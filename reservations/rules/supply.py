@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,6 +15,7 @@ from .kinds import Kind
 from .policy import Policy
 from .rank import Rank
 from .refusal import Code, Refusal
+from .week import day_start, last_day, local_date
 
 
 def card_refusals(ask: Ask, facts: Facts) -> Iterator[Refusal]:
@@ -180,19 +181,23 @@ def room_in_pool(
     """
     policy = facts.policy
     holdings = [one for one in facts.holdings if one.card_id in pool.card_ids and one.interval.overlaps(held)]
-    granted = [one.interval for one in holdings if one.tier in policy.granted_tiers]
-    others = [one.interval for one in holdings if one.tier not in policy.granted_tiers]
     whole = whole or held
     reserve = reserve_kept(pool, policy, kind, tier, whole.length)
-    beside = most_at_once(others) + max(most_at_once(granted) - reserve, 0)
-    taken = beside if reserve else most_at_once([*others, *granted])
-    room = len(pool.card_ids) - reserve - taken
-    if whole.length > timedelta(seconds=policy.quick_s) and touches_working_day(held, pool):
+    room = len(pool.card_ids) - reserve - _beside_reserve([(one, one.interval) for one in holdings], reserve, policy)
+    quick = timedelta(seconds=policy.quick_s)
+    if whole.length > quick and (days := working_days(held, pool)):
         long_ones = [
-            one.interval for one in holdings if one.interval.length > timedelta(seconds=policy.quick_s)
+            (one, part) for one in holdings if one.interval.length > quick
+            for day in days if (part := one.interval.cut(day))
         ]
-        room = min(room, len(pool.card_ids) - reserve - pool.quick - most_at_once(long_ones))
+        room = min(room, len(pool.card_ids) - reserve - pool.quick - _beside_reserve(long_ones, reserve, policy))
     return max(room, 0)
+
+
+def _beside_reserve(held: Sequence[tuple[Holding, Interval]], reserve: int, policy: Policy) -> int:
+    """The most cards held at one instant beside the emergency reserve, which the granted tiers use first."""
+    others = most_at_once(span for one, span in held if one.tier not in policy.granted_tiers)
+    return max(others, most_at_once(span for _, span in held) - reserve)
 
 
 def reserve_kept(pool: PoolFacts, policy: Policy, kind: Kind, tier: str, length: timedelta) -> int:
@@ -201,15 +206,17 @@ def reserve_kept(pool: PoolFacts, policy: Policy, kind: Kind, tier: str, length:
     return 0 if tier in policy.granted_tiers or (kind == Kind.WALK_IN and short) else pool.reserve
 
 
-def touches_working_day(held: Interval, pool: PoolFacts) -> bool:
-    """Whether a part of it lies in a working day of the lab (G7)."""
-    day = held.start.astimezone(pool.timetable.zone).date()
-    last = (held.end - timedelta(microseconds=1)).astimezone(pool.timetable.zone).date()
+def working_days(span: Interval, pool: PoolFacts) -> list[Interval]:
+    """The parts of the span in the lab's working days (G7)."""
+    zone = pool.timetable.zone
+    day, last, found = local_date(span.start, zone), last_day(span, zone), []
     while day <= last:
-        if pool.timetable.is_working(day):
-            return True
-        day += timedelta(days=1)
-    return False
+        following = day + timedelta(days=1)
+        part = span.cut(Interval(day_start(day, zone), day_start(following, zone)))
+        if part and pool.timetable.is_working(day):
+            found.append(part)
+        day = following
+    return found
 
 
 def reserve_refusals(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> Iterator[Refusal]:

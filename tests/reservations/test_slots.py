@@ -233,7 +233,9 @@ def test_a_slot_that_another_button_offers_is_not_offered_twice(client, reader):
     assert sum("2026-11-30T18" in value for value, _ in found) == 1
 
 
-@pytest.mark.parametrize("changes", [{"tier": "deadline"}, {"card": []}, {"end": "2026-11-30T22:00"}, {"start": "2026-11-30T22:07"}])
+@pytest.mark.parametrize(
+    "changes", [{"tier": "deadline"}, {"card": []}, {"end": "2026-11-30T22:00"}, {"start": "2026-11-30T22:07"}]
+)
 def test_nothing_is_looked_for_where_neither_time_nor_cards_are_in_the_way(client, reader, changes, monkeypatch):
     monkeypatch.setattr(slots, "alternatives_for", lambda *_: pytest.fail("looked for"))
     assert client.post("/book", sent(cards(1), **changes)).status_code == 422

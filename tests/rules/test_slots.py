@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from reservations.rules import slots
 from reservations.rules.booking import Ask, Card, Facts, Holding, Plan, PoolFacts, decide
 from reservations.rules.interval import Interval
+from reservations.rules.kinds import Kind
 from reservations.rules.policy import BALANCED, Policy, Role
 from reservations.rules.quota import allowance_units
+from reservations.rules.refusal import Code
 from reservations.rules.slots import earliest, open_until, units_of
-from reservations.rules.supply import choices
+from reservations.rules.supply import choices, room_in_pool
 from reservations.rules.week import on_raster, round_to_raster
 from reservations.rules.windows import Days, Mode, Timetable, Window
 
@@ -168,6 +170,27 @@ def test_g4_g7_reserve_and_quick_cards_are_left_alone() -> None:
     assert when(3, reserve=2) == 10
     assert when(3, quick=2) == 10 and when(2, quick=2) == 1
     assert when(3, reserve=2, quick=1) == 30 and when(2, reserve=2, quick=1) == 10
+
+
+def test_g4_the_deadline_tier_sits_on_the_reserve_at_each_instant_by_itself() -> None:
+    """Two of the deadline tier in one hour and two others in the next are never three beside the reserve of one."""
+    deadline = [replace(held(n, 1, 2, n), tier="deadline") for n in (1, 2)]
+    known = facts(holdings=[*deadline, *(held(n, 2, 3, n) for n in (3, 4))])
+    known = replace(known, pools={1: replace(known.pools[1], reserve=1)})
+    (pool,) = known.pools.values()
+    spans = [Interval(at(1), at(2)), Interval(at(2), at(3)), Interval(at(1), at(3))]
+    assert [room_in_pool(pool, known, span, Kind.LATE, "regular") for span in spans] == [2, 1, 1]
+
+
+def test_g7_long_ones_of_a_rest_day_take_nothing_from_a_working_day() -> None:
+    """Three of four cards are held until Sunday 22:00; a long one from then into Monday leaves the quick card on Monday."""
+    sunday = 24 * 6 + 4  # 18:00
+    known = facts(holdings=[held(n, sunday, sunday + 4, n) for n in (1, 2, 3)])
+    known = replace(known, pools={1: replace(known.pools[1], quick=1)})
+    ask = Ask((4,), at(sunday), at(sunday + 12), "regular")
+    assert decide(ask, known).plan
+    longer = replace(known, holdings=[held(n, sunday, sunday + 6.25, n) for n in (1, 2, 3)])
+    assert {one.code for one in decide(ask, longer).refusals} == {Code.RESERVE_KEPT}
 
 
 def test_d5_at_one_start_the_lower_charge_comes_first_then_the_choice_of_cards() -> None:
