@@ -37,9 +37,9 @@ class Other:
 
 # Reasons that another time, other or fewer cards may mend; and those that nothing of it does.
 _MENDED = frozenset({
-    Code.CARD_TAKEN, Code.NOT_ENOUGH_CARDS, Code.RESERVE_KEPT, Code.CARD_OUT_OF_SERVICE, Code.IN_PAST, Code.DAY_NOT_OPEN,
-    Code.TOO_LONG, Code.WINDOW_CLOSED, Code.WINDOW_WALK_IN, Code.WINDOW_LONG, Code.WINDOW_HOURS, Code.WALK_IN_WINDOW,
-    Code.WALK_IN_LONG, Code.WALK_IN_CARDS, Code.CARDS_AT_ONCE, Code.QUOTA,
+    Code.CARD_TAKEN, Code.NO_DISPLACING, Code.NOT_ENOUGH_CARDS, Code.RESERVE_KEPT, Code.CARD_OUT_OF_SERVICE, Code.IN_PAST,
+    Code.DAY_NOT_OPEN, Code.TOO_LONG, Code.WINDOW_CLOSED, Code.WINDOW_WALK_IN, Code.WINDOW_LONG, Code.WINDOW_HOURS,
+    Code.WALK_IN_WINDOW, Code.WALK_IN_LONG, Code.WALK_IN_CARDS, Code.CARDS_AT_ONCE, Code.QUOTA,
 })
 _NOT_MENDED = frozenset({
     Code.NOT_APPROVED, Code.ROLE_UNKNOWN, Code.TIER_UNKNOWN, Code.TIER_NEEDS_GRANT, Code.NO_CARDS, Code.CARD_UNKNOWN,

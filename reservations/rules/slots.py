@@ -122,7 +122,8 @@ class Search:
         """Whether nothing known stands against the time: what the source knows, and what was said of the allowance."""
         if self.is_over or held.length <= self._too_short or not source.may(held, kind):
             return False
-        if kind == Kind.WALK_IN or not self._room:  # a walk-in's time may be free
+        # A walk-in's time may be free, and a price that was kept may be lower than the meter's.
+        if kind == Kind.WALK_IN or source.ask.at_most is not None or not self._room:
             return True
         weeks = [(week, part) for week, part in weeks_of(held, self.facts.zone) if week in self._room]
         return all(source.units(part) <= max(self._room[week], 0) for week, part in weeks)

@@ -1,8 +1,8 @@
 """Where a request fits, found by trying every start, pool and choice of cards.
 
-Written from the law alone (A, B1, D1, D2, E1, E2, F1, F2, G2, G4, G7) and importing nothing of the product. Times are quarters
-of an hour since the midnight of a Monday, in a zone whose clocks never change; seconds of card time are counted one quarter
-after another. Where the law leaves several choices of cards equally good, all of them are given.
+Written from the law alone (A, B1, D1, D2, E1, E2, E4, F1, F2, G2, G4, G7) and importing nothing of the product. Times are
+quarters of an hour since the midnight of a Monday, in a zone whose clocks never change; seconds of card time are counted one
+quarter after another. Where the law leaves several choices of cards equally good, all of them are given.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ WEEK = 7 * DAY
 NOON, FREEZE = 12 * HOUR, 20 * HOUR
 LONG = 4 * HOUR  # the least in a long window
 SHORT = 2 * HOUR  # on the reserve, on quick cards; the largest gap that is unusable
+SOON = 48 * HOUR  # how far ahead one beyond the allowance may start (E4)
 SECONDS = 900
 
 
@@ -78,6 +79,7 @@ class Lab:
     walk_in_cards: int
     free_seconds: dict[int, int]  # card-seconds that are left on each day
     room: dict[int, int]  # units that are left in each week
+    elastic: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Slot:
     pool: int | None
     units: int
     worth: tuple[object, ...] = ()
+    beyond: bool = False
     cards: list[frozenset[int]] = field(default_factory=list, compare=False)
 
 
@@ -163,9 +166,10 @@ def _on(lab: Lab, request: Request, start: int, end: int, kind: str, pool: Pool 
     if not all(_leaves_enough(lab, one, start, end, kind, taken[one.number]) for one in used):
         return None
     units = _units(lab, {one.number: taken[one.number] for one in used}, start, end, kind, count)
-    if any(spent > 0 and spent > lab.room[week] for week, spent in units.items()):
+    beyond = any(spent > 0 and spent > lab.room[week] for week, spent in units.items())
+    if beyond and not (lab.elastic and start <= lab.now + SOON):
         return None
-    return Slot(start, end, kind, pool and pool.number, sum(units.values()), worth, choices)
+    return Slot(start, end, kind, pool and pool.number, sum(units.values()), worth, beyond, choices)
 
 
 def _is_held(lab: Lab, card: int, start: int, end: int) -> bool:

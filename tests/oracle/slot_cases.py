@@ -29,6 +29,7 @@ def case(seed: int) -> tuple[Lab, Request]:
         walk_in_cards=chance.choice([1, 2, 2]),
         free_seconds={day + n: chance.choice([0, 0, 1800, 10_000, 57_600]) for n in range(4)},
         room={n: UNIT * 4 * chance.choice([-1, 0, 1, 3, 5, 12, *[200] * 14]) for n in range(3)},
+        elastic=chance.random() < 0.25,
     )
     named: tuple[int, ...] = ()
     if chance.random() < 0.25:

@@ -49,6 +49,7 @@ def asked(lab: brute.Lab, request: brute.Request) -> tuple[Ask, Facts]:
         raster_s=lab.raster * 900, shortest_s=lab.shortest * 900, longest_s=lab.longest * 900, opens_days=lab.opens_days,
         cards_at_once=lab.most_cards, open_future=lab.most_ahead, walk_in_longest_s=lab.walk_in_longest * 900,
         walk_in_cards=lab.walk_in_cards, walk_in_free_hours=FREE_HOURS, roles={"phd": Role(ALLOWANCE)}, windows=(),
+        elastic=lab.elastic,
     )
     weight = {pool.number: pool.weight for pool in lab.pools}
     special = {MONDAY + timedelta(days=day): day not in lab.rest for day in range(-1, 21)}
@@ -106,6 +107,7 @@ def difference(seed: int, seen: Counter[str] | None = None) -> str | None:
     if seen is not None:
         seen["none" if not right else right[0].kind] += 1
         seen["waits"] += bool(right) and right[0].start > max(lab.now, request.from_ or 0) + lab.raster
+        seen["elastic"] += any(one.beyond for one in right)
         seen["two pools"] += len(right) > 1 and right[0].start == right[1].start
     if len(found) != min(len(right), SEVERAL):
         return f"{len(found)} slots, not {min(len(right), SEVERAL)}"
@@ -122,7 +124,7 @@ def difference(seed: int, seen: Counter[str] | None = None) -> str | None:
 def agrees(plan: Plan, one: brute.Slot, facts: Facts) -> bool:
     return (
         plan.held == Interval(at(one.start), at(one.end)) and plan.kind == one.kind
-        and units_of(plan, facts) == one.units and frozenset(plan.card_ids) in one.cards
+        and (units_of(plan, facts), plan.is_elastic) == (one.units, one.beyond) and frozenset(plan.card_ids) in one.cards
     )
 
 
@@ -133,6 +135,7 @@ def test_the_product_finds_the_slots_that_trying_everything_finds(part: int) -> 
     assert not found, f"{len(found)} of {CASES // PARTS}, the first: {next(iter(found.items()))}"
     # The cases are worth something: many of each sort.
     assert min(seen[sort] for sort in ("none", "walk_in", "late", "planned", "waits", "two pools")) >= CASES // PARTS // 25, seen
+    assert seen["elastic"] >= CASES // PARTS // 100, seen
 
 
 def _nothing_kept(*_: Any, **__: Any) -> int:
