@@ -201,6 +201,14 @@ def sizes() -> Findings:
             yield f"{name} has {size:,} bytes"
 
 
+def links() -> Findings:
+    """No link is committed: it leads elsewhere on every other machine, and a checkout puts it in place of what lies there."""
+    listing = subprocess.run(["git", "ls-files", "-s", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for line in listing.stdout.split("\0"):
+        if line.startswith("120000 "):
+            yield f"{line.split(maxsplit=3)[3]} is a link: take it out with git rm --cached"
+
+
 def compose() -> Findings:
     """The compose file reads well; only where the tool is installed."""
     command = compose_command()
@@ -240,6 +248,7 @@ CHECKS: dict[str, Callable[[], Findings]] = {
     "vendored": vendored,
     "addresses": addresses,
     "sizes": sizes,
+    "links": links,
     "compose": compose,
 }
 
