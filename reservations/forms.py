@@ -70,6 +70,10 @@ class BookingForm(forms.Form):
         error_messages={"invalid_choice": gettext_lazy("There is no such purpose. Choose from the list.")},
     )
     note = forms.CharField(label=gettext_lazy("Note"), required=False, max_length=200)
+    may_move = forms.ChoiceField(
+        required=False, choices=[("", ""), ("yes", ""), ("no", "")],
+        error_messages={"invalid_choice": gettext_lazy("There is no such answer. Choose from the list.")},
+    )
     key = forms.CharField(
         max_length=80,
         validators=[
@@ -109,6 +113,7 @@ class BookingForm(forms.Form):
         return BookingRequest(
             card_ids=self.card_ids(), start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
             purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned["key"],
+            may_move={"yes": True, "no": False}.get(cleaned["may_move"]),
         )
 
 

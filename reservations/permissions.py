@@ -18,6 +18,7 @@ class Action(StrEnum):
     MOVE = "move"
     UNDO = "undo"
     AGAIN = "again"
+    REPLACE = "replace"
     SEE_NOTE = "see_note"
     SEE_DEMERIT = "see_demerit"
     DISPUTE = "dispute"
@@ -53,7 +54,7 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
     match action:
         case Action.SEE_SCHEDULE:
             return True
-        case Action.AGAIN:
+        case Action.AGAIN | Action.REPLACE:
             return holder
         case Action.RELEASE | Action.EXTEND | Action.CANCEL | Action.MOVE | Action.UNDO | Action.SEE_NOTE:
             return holder or member.is_arbiter

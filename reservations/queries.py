@@ -252,8 +252,15 @@ def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datet
 
 
 def reservation_detail(pk: int) -> Reservation | None:
-    """One reservation with its holder, or None."""
-    return Reservation.objects.select_related("holder").filter(pk=pk).first()
+    """One reservation with its holder and what displaced it, or None."""
+    return Reservation.objects.select_related("holder", "displaced_by__holder").filter(pk=pk).first()
+
+
+def displaced_count(reservation: Reservation) -> int:
+    """How many reservations the last act on this one displaced or moved (D4)."""
+    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk, verb__in=["reserve", "move"])
+    entry = rows.order_by("-pk").first()
+    return len(entry.change.get("displaced", ())) if entry else 0
 
 
 def former_period(reservation: Reservation) -> tuple[datetime, datetime] | None:

@@ -30,6 +30,7 @@ urlpatterns: list[URLPattern] = [
     path("reservations/<int:pk>/extend", reservation.extend, name="extend"),
     path("reservations/<int:pk>/move", reservation.move, name="move"),
     path("reservations/<int:pk>/again", reservation.again, name="again"),
+    path("reservations/<int:pk>/instead", reservation.instead, name="instead"),
     path("reservations/<int:pk>/undo-booking", reservation.undo_booking, name="undo-booking"),
     path("mine", mine.mine, name="mine"),
     path("board", board.board, name="board"),

@@ -116,9 +116,23 @@ def _replaced(member: Member, request: BookingRequest) -> Reservation | None:
     found = Reservation.objects.filter(pk=request.instead_of, holder=member).first()
     if found is None or found.status != Status.DISPLACED:
         raise refuse(Code.NOT_YOURS)
-    if found.replacements.exclude(status__in=[Status.CANCELLED, Status.PASSED]).exists():
+    if is_replaced(found):
         raise refuse(Code.REPLACED)
     return found
+
+
+def is_replaced(displaced: Reservation) -> bool:
+    """Whether its holder has taken another time in its place."""
+    return displaced.replacements.exclude(status__in=[Status.CANCELLED, Status.PASSED]).exists()
+
+
+def in_place_of(displaced: Reservation) -> BookingRequest:
+    """The request that the displaced reservation was, to be asked again at another time (D5)."""
+    card_ids = displaced.allocations.order_by("gpu").values_list("gpu", flat=True)
+    return BookingRequest(
+        tuple(card_ids), displaced.start, displaced.end, displaced.tier, displaced.purpose, displaced.note,
+        may_move=displaced.may_move_until is not None, instead_of=displaced.pk,
+    )
 
 
 def _may_move_until(request: BookingRequest, plan: rules.Plan, facts: rules.Facts) -> datetime | None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from .. import queries
-from ..models import Member
+from ..models import Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.instead import How, alternatives
 from ..rules.kinds import Kind
+from ..rules.lifecycle import Status
 from ..rules.slots import earliest, open_until, units_of
 from . import booking
 from .booking import BookingRequest
@@ -76,6 +77,13 @@ def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> 
     ask = request.ask()
     facts = wide_facts(member, ask, queries.lab_facts(), now)
     return [_slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
+
+
+def instead_of(displaced: Reservation, now: datetime) -> list[Slot]:
+    """Up to three slots for who was displaced (D5); none once another one has been taken in its place, or its time has passed."""
+    if displaced.status != Status.DISPLACED or booking.is_replaced(displaced):
+        return []
+    return alternatives_for(displaced.holder, booking.in_place_of(displaced), now)
 
 
 def wide_facts(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods
 from .. import forms, labels, queries
 from ..models import Reservation
 from ..rules.instead import may_help
+from ..rules.lifecycle import Status
 from ..rules.refusal import Alternative, Code, Refusal, Refused
 from ..rules.week import NoSuchLocalTime, local_date
 from ..services import booking, locking, moving, slots
@@ -128,7 +129,20 @@ def undo_tag(request: HttpRequest, made: Reservation) -> str:
 
 
 def booked_words(count: int, made: Reservation) -> str:
-    """That so many cards are booked, and when."""
+    """That so many cards are booked, and when; and what the reader should know of it."""
+    told = [_booked(count, made)]
+    if made.is_elastic and made.status == Status.BOOKED:
+        told.append(
+            _("It is beyond your hours (elastic): it makes room for anybody within theirs until two hours before it starts.")
+        )
+    if number := queries.displaced_count(made):
+        told.append(
+            ngettext("%(n)d reservation made room for it.", "%(n)d reservations made room for it.", number) % {"n": number}
+        )
+    return " ".join(told)
+
+
+def _booked(count: int, made: Reservation) -> str:
     return ngettext("Booked: %(n)d card, %(period)s.", "Booked: %(n)d cards, %(period)s.", count) % {
         "n": count, "period": cardlook.period_words(made.start, made.end)
     }
@@ -217,4 +231,6 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
             for one in queries.balances(request.user, request.lab, request.now)
         ],
         "most_cards": policy.cards_at_once,
+        "displacement": policy.displacement or policy.elastic, "may_move": data.get("may_move", ""),
+        "moving_tiers": _(", ").join(str(labels.TIER.get(code, code)) for code in policy.moving_tiers),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..permissions import Action, may
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster
-from ..services import booking, changes, extension, locking, moving
+from ..services import booking, changes, extension, locking, moving, slots
 from . import cardlook, history, refused
 from .access import lead, member_required
 from .book import booked_words, schedule_with, undo_tag
@@ -142,11 +142,20 @@ def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
         "own": found.holder_id == request.user.pk,
         "shows_note": may(request.user, Action.SEE_NOTE, found) and bool(found.note),
         "actions": actions(request, found),
+        "others": _others(request, found),
+        "may_move_until": found.may_move_until if status == Status.BOOKED and may(request.user, Action.MOVE, found) else None,
         "key": forms.new_key(),
         "typed_end": str(request.POST.get("until", ""))[:40],
         "move_start": _shown(request, "start", found.start), "move_end": _shown(request, "end", found.end),
         "events": history.events(queries.history_of(found)),
     }
+
+
+def _others(request: HttpRequest, found: Reservation) -> tuple[refused.Instead, ...]:
+    """Other times as buttons, for who was displaced (D5)."""
+    if found.status != Status.DISPLACED or not may(request.user, Action.REPLACE, found):
+        return ()
+    return refused.others(slots.instead_of(found, request.now), booking.in_place_of(found), ())
 
 
 def _shown(request: HttpRequest, name: str, booked: datetime) -> str:
@@ -320,6 +329,31 @@ def again(request: HttpRequest, pk: int) -> HttpResponse:
         return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
     words = booked_words(made.allocations.count(), made)
     messages.success(request, words, extra_tags=undo_tag(request, made))
+    return lead(request, schedule_with(request, made))
+
+
+@require_POST
+@member_required
+def instead(request: HttpRequest, pk: int) -> HttpResponse:
+    """Books another time (`use`) in the place of what was displaced."""
+    found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
+    if found is None or not may(request.user, Action.REPLACE, found):
+        raise Http404
+    data = forms.with_override(request.POST)
+    try:
+        start = _typed(data, "start", request) if data.get("start") else None
+        asked = replace(
+            booking.in_place_of(found), card_ids=forms.card_ids(data), start=start, end=_typed(data, "end", request),
+            key=_needed_key(request),
+        )
+        made = booking.reserve(request.user, asked, now=request.now)
+    except _Unreadable as problem:
+        return _show(request, found, errors=(str(problem),), status=422)
+    except Refused as problem:
+        return _show(request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals))
+    except locking.Busy:
+        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
+    messages.success(request, booked_words(made.allocations.count(), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
 
 

@@ -110,8 +110,8 @@ row("release undo-release cancel extend move undo-booking", """
     POST other    L    L    W    404  303+ 404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
-# Another's is booked again by nobody: it would be theirs (D8).
-row("again", """
+# Another's is booked again by nobody: it would be theirs (D8); nor is another time taken in its place (D5).
+row("again instead", """
     POST own      -    L    W    303+ 303+ 303+ 303+ -
     POST other    L    L    W    404  404  404  404  -
     POST missing  L    L    W    404  404  404  404  C

@@ -43,7 +43,7 @@ BAD = BOUNDS if AGAIN else (*DATES, *NUMBERS, *TEXTS)
 # Whose successful form each row is: the column and object at which the table says that something is done.
 OURS = {
     "book": ("member", ""), "release": ("member", "own"), "undo-release": ("member", "own"), "cancel": ("member", "own"),
-    "extend": ("member", "own"), "move": ("member", "own"), "again": ("member", "own"),
+    "extend": ("member", "own"), "move": ("member", "own"), "again": ("member", "own"), "instead": ("member", "own"),
     "undo-booking": ("member", "own"), "link": ("anonymous", "extend"),
     "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
     "join": ("anonymous", "open"), "set-language": ("member", ""), "member-invite": ("admin", ""), "host-add": ("admin", ""),
@@ -62,6 +62,7 @@ STRICT: dict[str, dict[str, set[str]]] = {
     "release": {"version": set()}, "undo-release": {"version": set()}, "cancel": {"version": set()},
     "extend": {"version": set(), "end": set()},
     "move": {"version": set(), "start": set(), "end": set()}, "undo-booking": {"version": set()},
+    "instead": {"card": set(), "start": BLANK, "end": set()},
     "link": {"do": set(), "end": set()},
     "case-rule": {"outcome": set(), "version": set()},
     "join": {"email": set(), "language": set(), "password": set(BAD) - {"", "1.5", "0"}},

@@ -75,7 +75,8 @@ _SOMEBODY = (
 # Fields of the forms beyond those that the good form below fills in.
 _OPTIONAL = {
     "book": {"start", "note", "use", "length"}, "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
-    "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"}, "undo-booking": {"back"},
+    "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"},
+    "instead": {"use", "key"}, "undo-booking": {"back"},
     "member": {"is_arbiter", "is_admin", "is_active"},
     "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
     "account_login": {"next", "remember"}, "admin:reservations_gpu_change": {"memory_total", "bus_id"},
@@ -185,6 +186,7 @@ class World:
     people: dict[str, Member] = field(default_factory=dict)
     active: dict[str, Reservation] = field(default_factory=dict)
     coming: dict[str, Reservation] = field(default_factory=dict)
+    displaced: dict[str, Reservation] = field(default_factory=dict)
     released: dict[str, Reservation] = field(default_factory=dict)
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
@@ -292,7 +294,8 @@ def _make() -> World:
     cards = iter(make.cards(40, host))
     for name, one in world.people.items():
         world.active[name] = make.reservation(one, [next(cards)], None, 2, note=f"note of {name}")
-        world.coming[name] = make.reservation(one, [next(cards)], 24, 26)
+        world.coming[name] = make.reservation(one, [coming := next(cards)], 24, 26)
+        world.displaced[name] = _displaced(make.reservation(one, [coming], 28, 30))
         released = make.reservation(one, [next(cards)], None, 4)
         world.released[name] = changes.release(released.pk, by=one, version=released.version, now=NOW)
         for kind in ("demerit", "case"):
@@ -347,10 +350,18 @@ def _further(world: World, host: Host) -> None:
     world.past = past
 
 
+def _displaced(row: Reservation) -> Reservation:
+    """The reservation as one that had to make room."""
+    Reservation.objects.filter(pk=row.pk).update(status="displaced", ended_at=at(0), version=2)
+    row.allocations.update(status="displaced")
+    row.refresh_from_db()
+    return row
+
+
 # --- addresses and forms ----------------------------------------------------------------------------------------------
 _STATE = {
     "release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
-    "move": "coming", "again": "coming", "undo-booking": "coming",
+    "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced",
 }
 
 
@@ -422,6 +433,9 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             form |= {"end": at(3).isoformat(), "key": "onekeyofthisform"}
         if route == "move":
             form |= {"start": at(26).isoformat(), "end": at(28).isoformat(), "key": "onekeyofthisform"}
+        if route == "instead":
+            free = world.free[1].pk if world.free else 1
+            form = {"card": free, "start": at(30).isoformat(), "end": at(31).isoformat(), "key": "onekeyofthisform"}
         if route == "again":
             form = {"key": "onekeyofthisform"}
         return form

@@ -1,5 +1,7 @@
 """One reservation: what others see, what its holder may do, and that every press is refused in words or done once."""
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -422,3 +424,46 @@ def test_the_new_forms_speak_chinese(client):
     done = press(client, again(one), "undo-booking")
     page = text(client.get(done["Location"]))
     assert "已撤销，一切恢复原状。" in page and "已撤销改期" in page
+
+
+def test_d5_who_was_displaced_takes_one_of_three_other_times_with_one_press(client: Client, reader) -> None:
+    lab(displacement=True)
+    [card] = cards(1)
+    old = reservation(reader, [card], 34, 42, tier="exploration", may_move=False)
+    strong = member("Strong")
+    reservation(strong, [card], 34, 42)
+    page = text(client.get(f"/reservations/{old.pk}/"))
+    assert "Strong" in page
+    form = page.split('/instead"')[1].split("</form>")[0]
+    offered = [html.unescape(one) for one in re.findall(r'name="use" value="([^"]+)"', form)]
+    assert 1 <= len(offered) <= 3
+    [key] = re.findall(r'name="key" value="([^"]+)"', form)
+    client.post(f"/reservations/{old.pk}/instead", {"use": offered[0], "key": key})
+    made = Reservation.objects.get(instead_of=old)
+    assert (made.status, made.displaced_times, made.tier) == ("booked", 1, "exploration")
+    # Once taken, nothing more is offered; and to a stranger nothing ever.
+    assert "/instead" not in text(client.get(f"/reservations/{old.pk}/"))
+    client.force_login(strong)
+    assert "/instead" not in text(client.get(f"/reservations/{old.pk}/"))
+
+
+def test_e4_c3_the_page_says_that_it_is_elastic_and_that_it_may_be_moved(client: Client, reader) -> None:
+    lab(displacement=True, elastic=True, roles={"phd": {"weekly_hours": 1}})
+    one = reservation(reader, cards(1), 34, 42, tier="exploration")
+    page = text(client.get(f"/reservations/{one.pk}/"))
+    assert "elastic" in page
+    assert "May be moved" in page
+
+
+def test_d5_the_booking_form_asks_what_to_do_if_it_must_make_room(client: Client, reader) -> None:
+    lab(displacement=True)
+    [card] = cards(1)
+    for number, (answer, moves) in enumerate([("", False), ("yes", True), ("no", False)]):
+        form = {
+            "card": card.pk, "start": at(24 + 2 * number).isoformat(), "end": at(26 + 2 * number).isoformat(),
+            "tier": "regular", "purpose": "test", "key": f"a-key-of-form-{number}", "may_move": answer,
+        }
+        assert client.post("/book", form).status_code == 303
+        assert (Reservation.objects.latest("pk").may_move_until is not None) is moves
+    form |= {"may_move": "perhaps", "key": "a-key-of-form-9"}
+    assert client.post("/book", form).status_code == 422
