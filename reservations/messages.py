@@ -311,7 +311,7 @@ def _displaced(row: Notification, lab: LabFacts, now: datetime) -> Words:
         # Translators: subject of the mail to whom was displaced: Displaced: 2 × A100 (gpu-a:0, gpu-a:1), tomorrow 22:00
         _("Displaced: %(cards)s, %(start)s — choose another time") % said,
         _("A reservation that goes first needs these cards, so yours had to make room. Choose another time now."),
-        facts, tuple(follows), Action(_("View"), page("reservation", reservation.pk)),
+        facts, tuple(follows), Action(_("Your reservations"), page("mine")),
         (Action(_("Choose another time"), page("reservation", reservation.pk)),),
     )
 

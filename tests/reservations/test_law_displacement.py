@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from labgpu.notify.message import Message
+from reservations import messages as messages_of
+from reservations import obsolete
 from reservations.models import Allocation, AuditEntry, Gpu, LedgerEntry, Member, Notification, Reservation
-from reservations.queries import units_used
+from reservations.queries import lab_facts, units_used
 from reservations.rules.quota import UNITS_PER_GPU_HOUR
 from reservations.rules.refusal import Code, Refused
-from reservations.services import booking, changes, moving
+from reservations.services import booking, changes, elastic, extension, moving
 from tests import factories
 from tests.factories import NOW, at
 
@@ -346,8 +349,6 @@ def test_e4_not_in_its_last_two_hours(card: Gpu, spent: Member, strong: Member) 
 
 
 def test_e4_the_oldest_becomes_in_quota_when_its_whole_charge_fits(spent: Member) -> None:
-    from reservations.services import elastic
-
     cards = factories.cards(3)
     first = factories.reservation(spent, cards[:1], START, START + 8)
     large = factories.reservation(spent, cards[1:2], START, START + 9, now=at(0.1))
@@ -368,8 +369,6 @@ def test_e4_the_oldest_becomes_in_quota_when_its_whole_charge_fits(spent: Member
 
 
 def test_e4_an_elastic_one_is_extended_on_its_own_account(card: Gpu, spent: Member) -> None:
-    from reservations.services import extension
-
     row = factories.reservation(spent, [card], START, START + 12)
     extension.extend(row.pk, at(START + 14), by=spent, version=None, now=at(1))
     assert used(spent) == 0
@@ -386,3 +385,43 @@ def test_d4_the_request_key_makes_a_repeat_displace_once(card: Gpu, weak: Member
 def test_booking_check_says_beforehand_that_displacing_is_possible(card: Gpu, weak: Member, strong: Member) -> None:
     explored(weak, card)
     assert booking.check(strong, factories.request([card], START, END), now=NOW) == []
+
+
+# --- what the displaced read ---
+
+
+def said(member: Member, kind: Kind, now: Any) -> Message:
+    row = Notification.objects.select_related("member", "reservation__holder").get(member=member, kind=kind)
+    assert obsolete.cause(row, now) == ""
+    return messages_of.compose(row, lab_facts(), now)
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "had to make room"), ("zh-hans", "因此让出")])
+def test_k1_the_displaced_read_who_goes_first_and_what_to_do(
+    card: Gpu, weak: Member, strong: Member, language: str, words: str
+) -> None:
+    Member.objects.filter(pk=weak.pk).update(language=language)
+    old = explored(weak, card)
+    factories.reservation(strong, [card], START, END)
+    message = said(weak, Kind.DISPLACED, at(0.1))
+    assert words in message.text
+    assert "Strong" in message.text
+    assert f"/reservations/{old.pk}" in message.text
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "Before: "), ("zh-hans", "原定：")])
+def test_k1_the_moved_read_both_times(card: Gpu, weak: Member, strong: Member, language: str, words: str) -> None:
+    Member.objects.filter(pk=weak.pk).update(language=language)
+    explored(weak, card, may_move=True)
+    factories.reservation(strong, [card], START, END)
+    message = said(weak, Kind.PLACED, at(0.1))
+    assert words in message.text
+    assert "2026" in message.text or "08:00" in message.text
+
+
+def test_k2_a_message_of_a_displacement_that_was_undone_is_dropped(card: Gpu, weak: Member, strong: Member) -> None:
+    explored(weak, card)
+    new = factories.reservation(strong, [card], START, END)
+    moving.undo(new.pk, by=strong, version=new.version, now=SOON)
+    row = Notification.objects.get(member=weak, kind=Kind.DISPLACED)
+    assert obsolete.cause(row, at(0.1)) == "the reservation was changed"
