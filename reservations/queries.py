@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, F, Max, Min, OuterRef, Prefetch, Q, Subquery, Sum, Window
+from django.db.models import Count, F, Max, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import RowNumber
 
 from .holidays import public_days
@@ -35,6 +35,7 @@ from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
 from .rules.policy import Policy
 from .rules.quota import allowance_units
+from .rules.rank import rank_of
 from .rules.week import week_of
 from .rules.windows import Timetable
 
@@ -61,22 +62,6 @@ def lab_facts() -> LabFacts:
         lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None,
         lab.holidays,
     )
-
-
-def card_value(gpu: Gpu) -> Card:
-    """A card as a rule value. `gpu.host` and `gpu.pool` must be loaded."""
-    return Card(
-        gpu.pk, str(gpu), gpu.pool.weight, gpu.service == Gpu.Service.IN_SERVICE, gpu.pool_id, gpu.host.name, gpu.bus_id,
-        gpu.model, gpu.memory_total, _is_pickable(gpu),
-    )
-
-
-def _is_pickable(gpu: Gpu) -> bool:
-    """Whether the system may pick the card for a walk-in: seen free, or on a host that nobody reads (D2)."""
-    if not gpu.host.has_reader:
-        return True
-    state = getattr(gpu, "state", None)
-    return state is not None and state.state == CardState.State.FREE
 
 
 def pool_mates(card_ids: Iterable[int]) -> list[int]:
@@ -121,28 +106,51 @@ def pools(pool_ids: Sequence[int], lab: LabFacts) -> dict[int, PoolFacts]:
 
 def cards(ids: Iterable[int] | None = None) -> dict[int, Card]:
     """The cards with these ids (all, when None), by id."""
-    rows = Gpu.objects.select_related("host", "pool", "state")
-    if ids is not None:
-        rows = rows.filter(pk__in=list(ids))
-    return {gpu.pk: card_value(gpu) for gpu in rows}
+    rows = Gpu.objects.all() if ids is None else Gpu.objects.filter(pk__in=list(ids))
+    found = rows.values_list(
+        "pk", "index", "service", "pool_id", "bus_id", "model", "memory_total", "pool__weight", "host__name", "host__has_reader",
+        "state__state",
+    )
+    return {
+        pk: Card(
+            pk, f"{host}:{index}", weight, service == Gpu.Service.IN_SERVICE, pool, host, bus_id, model, memory,
+            # The system may pick for a walk-in what was seen free, or what nobody reads (D2).
+            not has_reader or state == CardState.State.FREE,
+        )
+        for pk, index, service, pool, bus_id, model, memory, weight, host, has_reader, state in found
+    }
 
 
-def _holdings(rows: Iterable[Allocation]) -> list[Holding]:
+# Values, not models: a decision reads hundreds of these, and uses a dozen of the seventy columns of the three tables.
+_HOLDING = (
+    "gpu_id", "start", "end", "reservation_id", "reservation__holder_id", "reservation__holder__name",
+    "reservation__holder__email", "reservation__tier", "reservation__kind",
+)
+_CLAIM = (
+    "reservation__status", "reservation__start", "reservation__end", "reservation__is_elastic", "reservation__rank_tier",
+    "reservation__booked_at", "reservation__displaced_times", "cards_of_reservation",
+)
+
+
+def _holdings(rows: QuerySet[Allocation], *, claims: bool = False) -> list[Holding]:
+    """The rows as values; with `claims` each must be annotated with `cards_of_reservation`."""
+    found = rows.values_list(*_HOLDING, *(_CLAIM if claims else ()))
     return [
         Holding(
-            row.gpu_id, Interval(row.start, row.end), row.reservation_id, row.reservation.holder_id,
-            str(row.reservation.holder), row.reservation.tier, row.reservation.kind == Kind.WALK_IN, _claim(row),
+            card, Interval(start, end), pk, holder, name or email, tier, kind == Kind.WALK_IN, _claim(*claim) if claim else None
         )
-        for row in rows
+        for card, start, end, pk, holder, name, email, tier, kind, *claim in found
     ]
 
 
-def _claim(row: Allocation) -> Claim | None:
-    """What the reservation weighs as a whole while it waits to start; None where the rows were read without that."""
-    whole, cards = row.reservation, getattr(row, "cards_of_reservation", None)
-    if cards is None or whole.status != Status.BOOKED:
+def _claim(
+    status: str, start: datetime, end: datetime, is_elastic: bool, rank_tier: int, booked_at: datetime, displaced_times: int,
+    cards: int,
+) -> Claim | None:
+    """What a reservation weighs as a whole while it waits to start."""
+    if status != Status.BOOKED:
         return None
-    return Claim(whole.start, whole.rank, whole.booked_at, (whole.end - whole.start) * cards, whole.displaced_times)
+    return Claim(start, rank_of(is_elastic, rank_tier), booked_at, (end - start) * cards, displaced_times)
 
 
 def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *, claims: bool = False) -> list[Holding]:
@@ -153,7 +161,7 @@ def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *,
         rows = rows.annotate(
             cards_of_reservation=Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
         )
-    return _holdings(rows.select_related("reservation__holder").order_by("start", "gpu_id"))
+    return _holdings(rows.order_by("start", "gpu_id"), claims=claims)
 
 
 def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
@@ -168,10 +176,7 @@ def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tupl
 
 def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
     """Everything the member holds or will hold from `from_` on."""
-    rows = Allocation.objects.filter(
-        reservation__holder=member_id, status__in=HOLDING_CODES, end__gt=from_
-    ).select_related("reservation__holder")
-    return _holdings(rows)
+    return _holdings(Allocation.objects.filter(reservation__holder=member_id, status__in=HOLDING_CODES, end__gt=from_))
 
 
 def future_count(member_id: int, now: datetime) -> int:
@@ -240,7 +245,7 @@ def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> 
     rows = Allocation.objects.filter(gpu=gpu_id, status__in=HOLDING_CODES, end__gt=after)
     if not_of is not None:
         rows = rows.exclude(reservation=not_of)
-    found = _holdings(rows.select_related("reservation__holder").order_by("start")[:1])
+    found = _holdings(rows.order_by("start")[:1])
     return found[0] if found else None
 
 

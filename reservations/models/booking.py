@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from ..rules.kinds import Kind
 from ..rules.lifecycle import HOLDING, Status
-from ..rules.rank import Rank
+from ..rules.rank import Rank, rank_of
 from .appendonly import AppendOnly
 from .constraints import NoOverlap
 from .inventory import Gpu
@@ -66,7 +66,7 @@ class Reservation(models.Model):
     @property
     def rank(self) -> Rank:
         """Its effective rank, smaller is stronger (C3)."""
-        return (int(self.is_elastic), self.rank_tier)
+        return rank_of(self.is_elastic, self.rank_tier)
 
 
 class Allocation(models.Model):

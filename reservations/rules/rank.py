@@ -11,6 +11,11 @@ Rank = tuple[int, int]
 MOST_LOWERED = 2  # steps below the weakest tier at most
 
 
+def rank_of(is_elastic: bool, rank_tier: int) -> Rank:
+    """The effective rank of a reservation on the elastic account or within quota, in this place of the tiers (C3)."""
+    return (int(is_elastic), rank_tier)
+
+
 @dataclass(frozen=True)
 class Standing:
     """What a member's points do to the next bookings: tiers lower, and whether they may displace (J3)."""
