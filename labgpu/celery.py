@@ -34,4 +34,5 @@ app.conf.beat_schedule = {
     "judge": _tick("monitoring.judge", settings.SAMPLE_SECONDS),
     "advance-reservations": _tick("reservations.advance", settings.SWEEP_SECONDS),
     "deliver-messages": _tick("reservations.deliver", settings.SWEEP_SECONDS),
+    "people-and-grants": _tick("reservations.people", 300.0),
 }

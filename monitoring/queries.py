@@ -80,7 +80,9 @@ def host_watch(host_id: int, *, now: datetime, period: timedelta) -> HostWatch |
         )
         if all(one.allocation_id != held.pk for one in tenures[incident.gpu_id]):  # ended long ago and still open
             tenures[incident.gpu_id].insert(
-                0, Tenure(held.pk, held.reservation_id, incident.member_id, held.start, held.end)
+                0, Tenure(
+                    held.pk, held.reservation_id, incident.member_id, held.start, held.end, held.reservation.collaborator_ids
+                )
             )
     host = reading.host
     cards = [
@@ -139,7 +141,7 @@ def tenures_on(gpu_ids: Iterable[int], since: datetime, now: datetime) -> defaul
     found: defaultdict[int, list[Tenure]] = defaultdict(list)
     for one in ledger.watched_allocations(gpu_ids, since, now):
         found[one.gpu_id].append(
-            Tenure(one.allocation_id, one.reservation_id, one.member_id, one.start, one.end)
+            Tenure(one.allocation_id, one.reservation_id, one.member_id, one.start, one.end, one.beside)
         )
     return found
 

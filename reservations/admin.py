@@ -107,7 +107,8 @@ class Pools(Repaired):
 _REPAIRED = {models.Member: Members, models.Host: Hosts, models.Gpu: Gpus, models.Pool: Pools}
 _SHOWN = (
     models.Lab, models.HostAccount, models.Invite, models.CardState, models.Reservation, models.Allocation, models.LedgerEntry,
-    models.Demerit, models.Case, models.Ruling, models.Notification, models.AuditEntry,
+    models.Demerit, models.Case, models.Ruling, models.Notification, models.AuditEntry, models.Project, models.ProjectMember,
+    models.DeadlineGrant, models.HourGrant, models.Collaborator,
 )
 for _model, _page in _REPAIRED.items():
     admin.site.register(_model, _page)

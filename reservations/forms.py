@@ -25,7 +25,8 @@ MOST_CARDS = 64
 _LARGEST_ID = 2**63 - 1
 _YEARS = range(2000, 2100)
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
-_OVERRIDES = ("start", "end")
+_OVERRIDES = ("start", "end", "project", "tier")
+_GIB = 2**30
 
 
 def new_key() -> str:
@@ -74,6 +75,18 @@ class BookingForm(forms.Form):
         required=False, choices=[("", ""), ("yes", ""), ("no", "")],
         error_messages={"invalid_choice": gettext_lazy("There is no such answer. Choose from the list.")},
     )
+    project = forms.IntegerField(
+        min_value=1, max_value=_LARGEST_ID, required=False,
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), gettext_lazy("There is no such project. Choose from the list.")
+        ),
+    )
+    memory = forms.IntegerField(
+        min_value=1, max_value=100_000, required=False,
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), gettext_lazy("Give the memory as a whole number of GiB, for example 40.")
+        ),
+    )
     key = forms.CharField(
         max_length=80,
         validators=[
@@ -113,7 +126,8 @@ class BookingForm(forms.Form):
         return BookingRequest(
             card_ids=self.card_ids(), start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
             purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned["key"],
-            may_move={"yes": True, "no": False}.get(cleaned["may_move"]),
+            may_move={"yes": True, "no": False}.get(cleaned["may_move"]), project_id=cleaned["project"],
+            expected_memory=cleaned["memory"] and cleaned["memory"] * _GIB,
         )
 
 
@@ -142,12 +156,17 @@ def with_override(data: QueryDict) -> QueryDict:
 
 
 def pack(alternative: Alternative) -> str:
-    """An alternative as the value of its button: exact instants, an empty start for now; the ids of cards if they change."""
+    """An alternative as the value of its button: exact instants, an empty start for now; the ids of cards if they change; an
+    empty project for none."""
     values = {name: value for name, value in alternative.values.items() if name in _OVERRIDES}
-    written = {name: value.astimezone(UTC).isoformat() if value else "" for name, value in values.items()}
+    written = {name: _packed(value) for name, value in values.items()}
     if card_ids := alternative.values.get("cards"):
         written["cards"] = ",".join(map(str, card_ids))
     return urlencode(written, safe=",")
+
+
+def _packed(value: datetime | int | str | None) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def end_after(start: datetime | None, hours: str, *, now: datetime, policy: Policy, zone: ZoneInfo) -> datetime | None:

@@ -19,7 +19,7 @@ from .rules.policy import Policy
 
 _GIB = 2**30
 # Line breaks, controls, and the marks that turn the direction of the text around them.
-_PLAIN = RegexValidator(
+PLAIN_TEXT = RegexValidator(
     "[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", _("Leave out line breaks and control characters."),
     inverse_match=True,
 )
@@ -27,7 +27,7 @@ _PLAIN = RegexValidator(
 
 def _name_field(label: Any, autocomplete: str, **kwargs: Any) -> forms.CharField:
     widget = forms.TextInput(attrs={"autocomplete": autocomplete})
-    return forms.CharField(label=label, max_length=60, validators=[_PLAIN], widget=widget, **kwargs)
+    return forms.CharField(label=label, max_length=60, validators=[PLAIN_TEXT], widget=widget, **kwargs)
 
 
 def _password_field() -> forms.CharField:
@@ -76,7 +76,7 @@ class SetUpForm(_NewAccount):
     """The lab and its first admin."""
 
     lab_name = forms.CharField(
-        label=_("Name of the lab"), max_length=80, validators=[_PLAIN],
+        label=_("Name of the lab"), max_length=80, validators=[PLAIN_TEXT],
         widget=forms.TextInput(attrs={"autocomplete": "organization"}),
     )
     zone = forms.CharField(
@@ -125,6 +125,10 @@ class MemberForm(forms.Form):
     is_active = forms.BooleanField(
         label=_("May sign in"), required=False,
         help_text=_("Without it they are signed out everywhere at once. Their reservations and their record stay."),
+    )
+    ends_on = forms.DateField(
+        label=_("Last day in the lab"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
+        help_text=_("Reservations end by its midnight; then they leave the lab by themselves. Empty: no end."),
     )
 
     def __init__(self, *args: Any, policy: Policy, **kwargs: Any) -> None:
@@ -187,13 +191,13 @@ class CardForm(forms.Form):
         help_text=_("As `nvidia-smi -L` prints it: GPU-…"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
-    model = forms.CharField(label=_("Model"), max_length=60, validators=[_PLAIN], help_text=_("For example A100 80GB."))
+    model = forms.CharField(label=_("Model"), max_length=60, validators=[PLAIN_TEXT], help_text=_("For example A100 80GB."))
     memory = forms.DecimalField(
         label=_("Memory, GiB"), min_value=0, max_value=100_000, max_digits=9, decimal_places=2, required=False
     )
     index = forms.IntegerField(label=_("Number on the host"), min_value=0, max_value=255, initial=0)
     pool = forms.CharField(
-        label=_("Pool"), max_length=60, required=False, validators=[_PLAIN],
+        label=_("Pool"), max_length=60, required=False, validators=[PLAIN_TEXT],
         help_text=_("Left empty: the pool named after the model."),
         widget=forms.TextInput(attrs={"list": "pools", "autocomplete": "off"}),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
@@ -59,6 +59,11 @@ DEMERIT_STATE = {
 }
 CASE_KIND = {"dispute": gettext_lazy("dispute")}
 CASE_STATE = {"open": gettext_lazy("open"), "decided": gettext_lazy("decided")}
+GRANT_STATE = {
+    "requested": gettext_lazy("waits for a decision"), "granted": pgettext_lazy("grant", "granted"),
+    "declined": gettext_lazy("declined"), "revoked": gettext_lazy("revoked"), "lapsed": gettext_lazy("lapsed"),
+    "over": gettext_lazy("has run out"),
+}
 OUTCOME = {"accepted": gettext_lazy("accepted"), "declined": gettext_lazy("declined")}
 
 
@@ -66,6 +71,21 @@ def hours(units: int) -> str:
     """Units as GPU-hours with at most one decimal, in the reader's language: 7.5."""
     value = units / UNITS_PER_GPU_HOUR
     return formats.number_format(round(value, 1), decimal_pos=0 if float(round(value, 1)).is_integer() else 1)
+
+
+def card_hours(seconds: int) -> str:
+    """Card-seconds as hours x cards with at most one decimal: 7.5."""
+    return hours(seconds * UNITS_PER_GPU_HOUR // 3600)
+
+
+def join(parts: Iterable[str]) -> str:
+    """A list in a sentence."""
+    return _(", ").join(parts)
+
+
+def tier(code: str) -> str:
+    """A tier as people say it; one that the lab added by its code."""
+    return str(TIER.get(code, code))
 
 
 # Django's short names of the weekdays; ours replace them in Chinese, where its "short" ones are the long ones.
@@ -140,7 +160,7 @@ def _quota(facts: Mapping[str, Any]) -> str:
         "%(left)s are left."
     ) % {
         "used": hours(facts["used"]), "allowance": hours(facts["allowance"]), "week": day(facts["week"]),
-        "needs": hours(facts["needs"]), "left": hours(max(facts["allowance"] - facts["used"], 0)),
+        "needs": hours(facts["needs"]), "left": hours(facts["left"]),
     }
     way = (
         _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
@@ -149,6 +169,14 @@ def _quota(facts: Mapping[str, Any]) -> str:
     )
     # Translators: two sentences, one after the other; Chinese has no space between them
     return _("%(first)s %(second)s") % {"first": text, "second": way}
+
+
+def _free_hours_only(facts: Mapping[str, Any]) -> str:
+    text = _("Without a project only the %(hours)s free card-hours of the day can be used. Choose a project for more.") % facts
+    if facts["fits"]:
+        way = _("It would fit until %(end)s.") % {"end": instant(facts["fits"])}
+        text = _("%(first)s %(second)s") % {"first": text, "second": way}
+    return text
 
 
 def _span(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -183,9 +211,62 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "cards": _(", ").join(f["cards"])
     },
     Code.TIER_UNKNOWN: lambda f: _("This tier does not exist here. Choose from the list."),
-    Code.TIER_NEEDS_GRANT: lambda f: _("The tier “%(tier)s” needs a deadline grant. Book as regular.") % {
-        "tier": TIER.get(f["tier"], f["tier"])
-    },
+    Code.TIER_NEEDS_GRANT: lambda f: _(
+        "The tier “%(tier)s” needs a deadline grant of the project. Request one on the project's page, or book in another tier."
+    ) % {"tier": tier(f["tier"])},
+    Code.GRANT_DAYS: lambda f: _(
+        "The project's deadline grant goes from %(start)s to %(end)s. Choose a time inside, or another tier."
+    ) % _span(f),
+    Code.GRANT_BUDGET: lambda f: _(
+        "The project's deadline grant has %(left)s hours × cards left; this needs %(needs)s. Book less, or in another tier."
+    ) % {"left": card_hours(f["left"]), "needs": card_hours(f["needs"])},
+    Code.HOUSE_RULES: lambda f: _("The lab has house rules that you have not accepted yet. Read and accept them, then book."),
+    Code.AFTER_LAST_DAY: lambda f: _(
+        "Your last day in the lab ends on %(until)s; a reservation must end by then. Ask an admin if the date is wrong."
+    ) % {"until": instant(f["until"])},
+    Code.COLLABORATOR_CARDS: lambda f: _(
+        "%(name)s, who works on these cards with the holder, may hold at most %(most)s at once; with this it would be %(would)s. "
+        "Choose another time, or go on without them."
+    ) % f,
+    Code.PROJECT_KNOWN: lambda f: _("There is a project named “%(name)s” already. Choose another name.") % f,
+    Code.MEMBER_UNKNOWN: lambda f: _("There is no such member in the lab. Choose from the list."),
+    Code.DAY_OVER: lambda f: _("This day is over. Choose a later one."),
+    Code.GRANT_TOO_LONG: lambda f: _("A deadline grant runs for at most %(days)s days. Choose fewer.") % f,
+    Code.GRANT_AFTER_DEADLINE: lambda f: _(
+        "A deadline grant ends on the day of its deadline at the latest. Choose an earlier last day."
+    ),
+    Code.GRANT_DECIDED: lambda f: _("This request has been decided, or its time has passed."),
+    Code.GRANT_PARTY: lambda f: _("You asked for this grant yourself, so somebody else must decide it."),
+    Code.GRANT_ADVISOR: lambda f: _("The project's advisor decides this request: %(advisor)s.") % f,
+    Code.GRANT_ARBITER: lambda f: _("An arbiter must decide this request."),
+    Code.COLLABORATORS_FULL: lambda f: _("A reservation has at most %(most)s collaborators. Take one away first.") % f,
+    Code.COLLABORATOR_HOLDER: lambda f: _("The holder needs no invitation to their own reservation. Choose somebody else."),
+    Code.NOT_INVITED: lambda f: _("You are not invited to this reservation any more. Ask its holder."),
+    Code.SUCCESSOR_NEEDED: lambda f: _(
+        "They lead projects: %(projects)s. Choose who leads them from now on."
+    ) % {"projects": _(", ").join(f["projects"])},
+    Code.PROJECT_UNKNOWN: lambda f: _("There is no such project. Choose from the list."),
+    Code.PROJECT_CLOSED: lambda f: _("The project “%(project)s” is closed. Choose another one.") % f,
+    Code.NOT_IN_PROJECT: lambda f: _(
+        "You do not belong to the project “%(project)s”. Ask its advisor or an admin to add you."
+    ) % f,
+    Code.PROJECT_NEEDED: lambda f: _(
+        "Booking ahead needs a project. Choose one of yours."
+    ) if f["known"] else _(
+        "Booking ahead needs a project, and you belong to none yet. Ask an advisor or an admin to add you, or take free cards on "
+        "the spot."
+    ),
+    Code.TIER_NEEDS_PROJECT: lambda f: _(
+        "The tier “%(tier)s” is for work in a project. Choose a project, or book without one as %(free)s."
+    ) % {"tier": tier(f["tier"]), "free": _(", ").join(tier(code) for code in f["free"])},
+    Code.FREE_HOURS_ONLY: _free_hours_only,
+    Code.PROJECT_CARDS: lambda f: ngettext(
+        "The project “%(project)s” may hold at most %(most)s card of this pool at once; with this it would be %(would)s. "
+        "Book fewer cards, another time or another pool.",
+        "The project “%(project)s” may hold at most %(most)s cards of this pool at once; with this it would be %(would)s. "
+        "Book fewer cards, another time or another pool.",
+        f["most"],
+    ) % f,
     Code.END_BEFORE_START: lambda f: _("The end must lie after the start."),
     Code.OFF_RASTER: lambda f: _("Start and end go by steps of %(step)s.") % {"step": _minutes(f)},
     Code.TOO_SHORT: lambda f: _("A reservation lasts at least %(length)s.") % {"length": _minutes(f)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from labgpu.notify.message import one_line
 
 from . import labels
-from .models import Allocation, CardState
+from .models import Allocation, CardState, Reservation
 from .reader import near
 
 # More cards than this are counted in a subject and not listed.
@@ -42,7 +42,7 @@ def cards_line(rows: Sequence[Allocation]) -> str:
 
 @dataclass(frozen=True)
 class Look:
-    """What the sensor says of one card. `own`: whether the holder's processes were seen; None = not known (I1)."""
+    """What the sensor says of one card. `own`: whether processes of the holder's side were seen; None = not known (I1)."""
 
     label: str
     words: str
@@ -55,7 +55,12 @@ class Look:
         return _("%(card)s: %(words)s") % {"card": self.label, "words": self.words}
 
 
-def looks(rows: Sequence[Allocation], member_id: int, now: datetime) -> list[Look]:
+def people_of(reservation: Reservation) -> frozenset[int]:
+    """Whose processes count as the holder's: the holder and who accepted to collaborate (B4)."""
+    return frozenset({reservation.holder_id, *reservation.collaborator_ids})
+
+
+def looks(rows: Sequence[Allocation], people: Collection[int], now: datetime) -> list[Look]:
     """What each card does now. A reading older than three periods says nothing (I1). Needs `gpu.host`, `gpu.state`."""
     fresh_from = now - timedelta(seconds=3 * settings.SAMPLE_SECONDS)
     found = []
@@ -66,12 +71,12 @@ def looks(rows: Sequence[Allocation], member_id: int, now: datetime) -> list[Loo
         elif state.sampled_at < fresh_from:
             found.append(Look(str(row.gpu), _("not known: last read %(when)s") % {"when": near(state.sampled_at, now)}, None))
         else:
-            found.append(Look(str(row.gpu), _state_words(state), _own_processes(state, member_id)))
+            found.append(Look(str(row.gpu), _state_words(state), _own_processes(state, people)))
     return found
 
 
-def _own_processes(state: CardState, member_id: int) -> bool | None:
-    if member_id in state.owner_ids:
+def _own_processes(state: CardState, people: Collection[int]) -> bool | None:
+    if set(people) & set(state.owner_ids):
         return True
     if state.process_count == 0 or state.state in (CardState.State.FREE, CardState.State.HELD_EMPTY):
         return False

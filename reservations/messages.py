@@ -22,8 +22,8 @@ from labgpu.notify.message import Action, Message, Recipient, one_line
 
 from . import evidence, labels, queries
 from .links import LinkAction, link_for
-from .looks import cards_line, cards_of, looks
-from .models import Allocation, Demerit, Member, Notification, Reservation, Ruling
+from .looks import cards_line, cards_of, looks, people_of
+from .models import Allocation, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
 from .obsolete import changed_by, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
@@ -249,6 +249,10 @@ def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
         "move": (_("%(who)s moved your reservation: %(cards)s"), ""),
         "undo_booking": (_("%(who)s undid your booking: %(cards)s"), _("Its hours are yours again.")),
         "undo_move": (_("%(who)s undid the move of your reservation: %(cards)s"), ""),
+        "retier": (
+            _("%(who)s revoked the deadline grant of your reservation: %(cards)s"),
+            _("It stays booked, as %(tier)s.") % {"tier": labels.tier(reservation.tier)},
+        ),
     }[entry.verb]
     facts: tuple[Fact, ...] = (
         Fact(_("Cards"), (cards,)),
@@ -281,7 +285,7 @@ def _ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
         )
     facts = (
         Fact(pgettext("fact", "Outcome"), (str(labels.OUTCOME[Ruling.Outcome(ruling.outcome)]),)),
-        Fact(pgettext("fact", "Reason"), tuple(one_line(line) for line in ruling.reason.splitlines() if line.strip())),
+        Fact(pgettext("fact", "Reason"), _lines(ruling.reason)),
         Fact(pgettext("fact", "Decided"), (_("%(when)s by %(arbiter)s") % said,)),
         Fact(_("Cards"), (cards_line(cards_of(demerit.reservation_id)),)),
     )
@@ -362,9 +366,73 @@ def _displacer(reservation: Reservation) -> str:
     return _("%(who)s, %(tier)s") % {"who": one_line(str(by.holder)), "tier": labels.TIER.get(by.tier, by.tier)}
 
 
+def _invited(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    cards = cards_line(cards_of(reservation.pk))
+    said = {"who": one_line(str(reservation.holder)), "cards": cards}
+    facts = (
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+    )
+    follows = (
+        _("If you accept, your processes on these cards count as the holder's, and the cards count to your own limit too."),
+        _("If you do nothing, nothing changes for you."),
+    )
+    answer = Action(_("Accept or decline"), page("reservation", reservation.pk))
+    return Words(
+        # Translators: subject of the mail to somebody who is asked to share a reservation
+        _("%(who)s asks you to work on the same cards: %(cards)s") % said,
+        _("Accept or decline on the page of the reservation. Sign in there as usual."), facts, follows, answer,
+    )
+
+
+def _grant(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    grant = row.grant
+    assert grant is not None  # `obsolete.cause` has been asked
+    said = {"project": one_line(grant.project.name), "deadline": labels.day(grant.deadline)}
+    state = DeadlineGrant.State(grant.state)
+    subject, lead = {
+        DeadlineGrant.State.REQUESTED: (
+            _("Please decide: deadline grant for %(project)s, deadline %(deadline)s"),
+            _("Grant or decline it on the project's page."),
+        ),
+        DeadlineGrant.State.GRANTED: (
+            _("Granted: the deadline tier for %(project)s until its deadline %(deadline)s"),
+            _("Members of the project can book in the deadline tier now."),
+        ),
+        DeadlineGrant.State.DECLINED: (
+            _("Declined: the deadline grant for %(project)s"), _("You need do nothing. The project books in its usual tiers."),
+        ),
+        DeadlineGrant.State.REVOKED: (
+            _("Revoked: the deadline grant for %(project)s"),
+            _("What was booked under it and was not frozen goes on in another tier."),
+        ),
+        DeadlineGrant.State.LAPSED: (
+            _("Lapsed: the request for a deadline grant for %(project)s"), _("Nobody decided it in time. You can ask again."),
+        ),
+    }[state]
+    facts = [
+        Fact(pgettext("fact", "Project"), (said["project"],)),
+        Fact(pgettext("fact", "Days"), (
+            _("%(start)s to %(end)s") % {"start": labels.day(grant.first_day), "end": labels.day(grant.last_day)},
+        )),
+        Fact(pgettext("fact", "Budget"), (_("%(n)s hours × cards") % {"n": labels.card_hours(grant.budget)},)),
+        Fact(pgettext("fact", "Asked by"), (one_line(str(grant.requested_by)),)),
+        Fact(pgettext("fact", "Reason"), _lines(grant.reason)),
+    ]
+    if grant.decision:
+        facts.append(Fact(pgettext("fact", "Decision"), _lines(grant.decision)))
+    return Words(subject % said, lead, tuple(facts), (), Action(_("Project"), page("project", grant.project_id)))
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(one_line(line) for line in text.splitlines() if line.strip())
+
+
 _SAID = {
     Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling,
-    Kind.DISPLACED: _displaced, Kind.PLACED: _placed, Kind.BROUGHT_BACK: _brought_back,
+    Kind.DISPLACED: _displaced, Kind.PLACED: _placed, Kind.BROUGHT_BACK: _brought_back, Kind.INVITED: _invited,
+    Kind.GRANT: _grant,
 }
 
 
@@ -377,7 +445,7 @@ def _extension(longest: datetime | None) -> Fact:
 
 
 def _look_lines(rows: Sequence[Allocation], reservation: Reservation, now: datetime) -> tuple[str, ...]:
-    return tuple(look.line for look in looks(rows, reservation.holder_id, now))
+    return tuple(look.line for look in looks(rows, people_of(reservation), now))
 
 
 def _following(rows: Sequence[Allocation], reservation: Reservation) -> list[tuple[Allocation, queries.Holding]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from . import queries
-from .looks import cards_of, looks
-from .models import Allocation, AuditEntry, Demerit, Notification, Reservation, Ruling
+from .looks import cards_of, looks, people_of
+from .models import Allocation, AuditEntry, Collaborator, Demerit, Notification, Reservation, Ruling
 from .rules.lifecycle import Status
 
 Kind = Notification.Kind
@@ -37,6 +37,21 @@ def cause(row: Notification, now: datetime) -> str:
         case Kind.RULING:
             ruling = ruling_of(row)
             return "" if ruling is not None and row.key == f"ruling:{ruling.pk}" else "there is a newer ruling"
+        case Kind.INVITED:
+            return _invited_obsolete(row)
+        case Kind.GRANT:
+            if row.grant is None:
+                return "the grant is gone"
+            return "" if row.key.split(":")[2] == row.grant.state else f"the grant is {row.grant.state}"
+
+
+def _invited_obsolete(row: Notification) -> str:
+    if row.reservation is None or row.reservation.status not in _HOLDS:
+        return "the reservation is over"
+    invited = Collaborator.objects.filter(
+        reservation=row.reservation_id, member=row.member_id, state=Collaborator.State.INVITED
+    )
+    return "" if invited.exists() else "the invitation is answered"
 
 
 def changed_by(row: Notification) -> AuditEntry | None:
@@ -77,7 +92,7 @@ def _overrun_obsolete(row: Notification, now: datetime) -> str:
         return "the reservation is gone"
     if reservation.status in _HOLDS or reservation.version != row.reservation_version:
         return "the reservation was changed"
-    seen = [look.own for look in looks(cards_of(reservation.pk), reservation.holder_id, now)]
+    seen = [look.own for look in looks(cards_of(reservation.pk), people_of(reservation), now)]
     if seen and all(own is False for own in seen):
         return "no process is seen any more"
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from .models import Case, Demerit, Member, Reservation
+from .models import Case, DeadlineGrant, Demerit, Member, Project, Reservation
 
 
 class Action(StrEnum):
@@ -25,6 +25,10 @@ class Action(StrEnum):
     SEE_CASE = "see_case"
     RULE = "rule"
     SEE_CASES = "see_cases"
+    COLLABORATE = "collaborate"  # to name or take away collaborators
+    LEAD = "lead"  # to say who belongs to a project
+    REQUEST = "request"  # a deadline grant for a project
+    REVOKE = "revoke"
     ADMINISTER = "administer"
 
 
@@ -36,7 +40,9 @@ _LAB = {
 }
 
 
-def may(member: Member, action: Action, subject: Reservation | Demerit | Case | None = None) -> bool:
+def may(
+    member: Member, action: Action, subject: Reservation | Demerit | Case | Project | DeadlineGrant | None = None
+) -> bool:
     """Whether the member may do this. An inactive or unapproved member may do nothing."""
     if not member.is_approved:
         return False
@@ -46,6 +52,10 @@ def may(member: Member, action: Action, subject: Reservation | Demerit | Case | 
         return _with_reservation(member, action, subject)
     if isinstance(subject, Demerit):
         return _with_demerit(member, action, subject)
+    if isinstance(subject, Project):
+        return _with_project(member, action, subject)
+    if isinstance(subject, DeadlineGrant):
+        return _with_grant(member, action, subject)
     return _with_case(member, action, subject)
 
 
@@ -54,12 +64,39 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
     match action:
         case Action.SEE_SCHEDULE:
             return True
-        case Action.AGAIN | Action.REPLACE:
+        case Action.AGAIN | Action.REPLACE | Action.COLLABORATE:
             return holder
-        case Action.RELEASE | Action.EXTEND | Action.CANCEL | Action.MOVE | Action.UNDO | Action.SEE_NOTE:
+        case Action.SEE_NOTE:
             return holder or member.is_arbiter
+        case Action.RELEASE | Action.EXTEND:
+            return holder or member.is_arbiter or _advises(member, reservation) or member.pk in reservation.collaborator_ids
+        case Action.CANCEL | Action.MOVE | Action.UNDO:
+            return holder or member.is_arbiter or _advises(member, reservation)
         case _:
             return False
+
+
+def _advises(member: Member, reservation: Reservation) -> bool:
+    """Whether the member leads the project of the reservation (H8)."""
+    return reservation.project is not None and reservation.project.advisor_id == member.pk
+
+
+def _with_project(member: Member, action: Action, project: Project) -> bool:
+    leads = project.advisor_id == member.pk
+    match action:
+        case Action.LEAD:
+            return leads or member.is_admin
+        case Action.REQUEST:
+            return leads or project.members.filter(member=member).exists()
+        case _:
+            return False
+
+
+def _with_grant(member: Member, action: Action, grant: DeadlineGrant) -> bool:
+    """Who may end a grant: those who could have decided it, and who asked for it (C2). Who decides: `services.grants`."""
+    if action != Action.REVOKE:
+        return False
+    return member.is_arbiter or member.pk in (grant.requested_by_id, grant.project.advisor_id)
 
 
 def _with_demerit(member: Member, action: Action, demerit: Demerit) -> bool:

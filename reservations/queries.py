@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,27 +16,33 @@ from .models import (
     AuditEntry,
     CardState,
     Case,
+    Collaborator,
+    DeadlineGrant,
     Demerit,
     Gpu,
     Host,
     HostAccount,
+    HourGrant,
     Invite,
     KeptMail,
     Lab,
     LedgerEntry,
     Member,
     Pool,
+    Project,
+    ProjectMember,
     Reservation,
     SpecialDay,
 )
-from .rules.facts import Card, Claim, Holding, PoolFacts
-from .rules.interval import Interval
+from .rules.facts import Card, Claim, Holding, PoolFacts, ProjectFacts, TierGrant
+from .rules.hours import Account, Hours, spare, weeks_met
+from .rules.interval import Interval, whole_seconds
 from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
 from .rules.policy import Policy
 from .rules.quota import allowance_units
 from .rules.rank import rank_of
-from .rules.week import week_of
+from .rules.week import day_start, week_of
 from .rules.windows import Timetable
 
 HOLDING_CODES = [str(status) for status in HOLDING]
@@ -53,6 +59,7 @@ class LabFacts:
     simulated: bool
     is_set_up: bool
     holidays: str = "cn"
+    rules_version: int = 0  # of the house rules that members must have accepted; 0: the lab has none
 
 
 def lab_facts() -> LabFacts:
@@ -60,7 +67,7 @@ def lab_facts() -> LabFacts:
     lab = Lab.objects.filter(pk=1).first() or Lab()
     return LabFacts(
         lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None,
-        lab.holidays,
+        lab.holidays, lab.rules_version if lab.house_rules.strip() else 0,
     )
 
 
@@ -174,9 +181,23 @@ def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tupl
     return list(rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu"))
 
 
+def people_behind(reservation_ids: Iterable[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """The holders and collaborators of these reservations, and their projects."""
+    ids = list(reservation_ids)
+    rows = list(Reservation.objects.filter(pk__in=ids).values_list("holder", "project"))
+    beside = Collaborator.objects.filter(reservation__in=ids, state=Collaborator.State.ACCEPTED)
+    members = {holder for holder, _ in rows} | set(beside.values_list("member", flat=True))
+    return frozenset(members), frozenset(project for _, project in rows if project is not None)
+
+
 def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
-    """Everything the member holds or will hold from `from_` on."""
-    return _holdings(Allocation.objects.filter(reservation__holder=member_id, status__in=HOLDING_CODES, end__gt=from_))
+    """Everything the member holds or will hold from `from_` on, as a collaborator too (B4)."""
+    beside = Collaborator.objects.filter(member=member_id, state=Collaborator.State.ACCEPTED).values("reservation")
+    rows = Allocation.objects.filter(
+        Q(reservation__holder=member_id) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
+    )
+    # Walk-ins are counted to who booked them (D2); a collaborator's cards to the cap of B1 alone.
+    return [one if one.holder_id == member_id else replace(one, is_walk_in=False) for one in _holdings(rows)]
 
 
 def future_count(member_id: int, now: datetime) -> int:
@@ -184,15 +205,153 @@ def future_count(member_id: int, now: datetime) -> int:
     return Reservation.objects.filter(holder=member_id, status__in=HOLDING_CODES, start__gt=now).count()
 
 
-def units_used(member_id: int, weeks: Iterable[date]) -> dict[date, int]:
-    """Units charged to the member's account in each of these weeks: always the sum of the ledger's rows (E1)."""
+def units_used(member_id: int, weeks: Iterable[date], *, project: int | None = None) -> dict[date, int]:
+    """Units charged to the member's own account in each of these weeks, or to the project's: always the sum of the ledger's
+    rows (E1, B5)."""
     wanted = list(weeks)
+    whose = {"member": member_id, "project": None} if project is None else {"project": project}
     sums = (
-        LedgerEntry.objects.filter(member=member_id, account=LedgerEntry.Account.QUOTA, period__in=wanted)
+        LedgerEntry.objects.filter(**whose, account=LedgerEntry.Account.QUOTA, period__in=wanted)
         .values("period").annotate(units=Sum("units")).order_by()
     )
     found = {row["period"]: row["units"] for row in sums}
     return {week: found.get(week, 0) for week in wanted}
+
+
+def hours_given(member_id: int, weeks: Collection[date], zone: ZoneInfo, *, project: int | None = None) -> list[Hours]:
+    """The one-off hours of an account that bear on these weeks: those valid in one, and those that share a week with them
+    directly or through others, for what one covers another need not (E5)."""
+    whose = {"member": member_id} if project is None else {"project": project}
+    rows = HourGrant.objects.filter(**whose, units__gt=0).values_list("units", "starts_at", "ends_at")
+    others = [Hours(units, Interval(start, end)) for units, start, end in rows]
+    near, found = set(weeks), list[Hours]()
+    while met := [one for one in others if weeks_met([one], zone) & near]:
+        found += met
+        near |= weeks_met(met, zone)
+        others = [one for one in others if one not in met]
+    return found
+
+
+def account(
+    member: Member, project_id: int | None, weeks: Iterable[date], lab: LabFacts
+) -> Account:
+    """The account that pays, the project's or (None) the member's own, as far as charges in these weeks ask (B5, E5)."""
+    wanted = set(weeks)
+    if project_id is None:
+        role = lab.policy.role(member.role)
+        hours = role.weekly_hours if role else 0
+    else:
+        row = Project.objects.filter(pk=project_id).values_list("weekly_hours", flat=True).first()
+        hours = lab.policy.project_weekly_hours if row is None else row
+    grants = hours_given(member.pk, wanted, lab.zone, project=project_id)
+    used = units_used(member.pk, sorted(wanted | weeks_met(grants, lab.zone)), project=project_id)
+    return Account(allowance_units(hours), used, grants)
+
+
+def projects_of(member_id: int) -> dict[int, str]:
+    """The open projects for which the member may book, by name; an advisor belongs to those they lead."""
+    rows = Project.objects.filter(Q(members__member=member_id) | Q(advisor=member_id), closed_at=None)
+    return dict(rows.distinct().order_by("name").values_list("pk", "name"))
+
+
+def projects_listed() -> list[Project]:
+    """All projects, open ones first, with advisor and members."""
+    members = Prefetch("members", ProjectMember.objects.select_related("member").order_by("member__name", "pk"))
+    return sorted(
+        Project.objects.select_related("advisor").prefetch_related(members), key=lambda one: one.closed_at is not None
+    )
+
+
+def project_detail(pk: int) -> Project | None:
+    """One project with advisor and members, or None."""
+    members = Prefetch("members", ProjectMember.objects.select_related("member").order_by("member__name", "pk"))
+    return Project.objects.select_related("advisor").prefetch_related(members).filter(pk=pk).first()
+
+
+def grants_of(project_id: int) -> list[DeadlineGrant]:
+    """The project's deadline grants and requests, newest first, with who asked and who decided."""
+    rows = DeadlineGrant.objects.filter(project=project_id)
+    return list(rows.select_related("project__advisor", "requested_by", "decided_by"))
+
+
+def grant_detail(pk: int) -> DeadlineGrant | None:
+    """One deadline grant with its project, or None."""
+    return DeadlineGrant.objects.select_related("project__advisor", "requested_by").filter(pk=pk).first()
+
+
+def grants_in_force(lab: LabFacts, now: datetime) -> list[DeadlineGrant]:
+    """The grants of all projects that can be booked under at `now` or later, and the requests that wait."""
+    states = [DeadlineGrant.State.GRANTED, DeadlineGrant.State.REQUESTED]
+    rows = DeadlineGrant.objects.filter(state__in=states).select_related("project__advisor", "requested_by")
+    return [row for row in rows.order_by("last_day", "pk") if grant_interval(row, lab.zone).end > now]
+
+
+def hour_grants(now: datetime, *, member: int | None = None, project: int | None = None) -> list[HourGrant]:
+    """The one-off hours of an account that have not run out, soonest end first."""
+    whose = {"member": member} if project is None else {"project": project}
+    return list(HourGrant.objects.filter(**whose, units__gt=0, ends_at__gt=now).select_related("given_by"))
+
+
+def members_in() -> list[Member]:
+    """Approved, active members by name: whom one can choose from."""
+    return list(Member.objects.filter(is_active=True, approval=Member.Approval.APPROVED))
+
+
+def collaborators_of(reservation_id: int) -> list[Collaborator]:
+    """Who was invited to a reservation or accepted, in that order."""
+    live = [Collaborator.State.INVITED, Collaborator.State.ACCEPTED]
+    rows = Collaborator.objects.filter(reservation=reservation_id, state__in=live)
+    return list(rows.select_related("member").order_by("pk"))
+
+
+def last_instant(member: Member, lab: LabFacts) -> datetime | None:
+    """The midnight that ends the member's last day; None where there is none (B2)."""
+    return None if member.ends_on is None else day_start(member.ends_on + timedelta(days=1), lab.zone)
+
+
+def project_facts(
+    project_id: int, card_ids: Sequence[int], lab: LabFacts, now: datetime
+) -> ProjectFacts | None:
+    """A project as decisions need it; None when there is none. `card_ids`: the cards on which its cap is asked (B6)."""
+    row = Project.objects.filter(pk=project_id).first()
+    if row is None:
+        return None
+    held = Allocation.objects.filter(
+        reservation__project=project_id, reservation__project_pays=True, gpu__in=card_ids, status__in=HOLDING_CODES, end__gt=now
+    ).select_related("reservation__holder")
+    return ProjectFacts(
+        row.pk, row.name, row.closed_at is None,
+        lab.policy.project_weekly_hours if row.weekly_hours is None else row.weekly_hours,
+        _holdings(held), tier_grants(project_id, lab.zone, now),
+    )
+
+
+# What was really held counts against a grant's budget: neither what was cancelled nor what was displaced.
+_CONSUMES = [*HOLDING_CODES, *(str(one) for one in (Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED))]
+
+
+def grant_used(grant_ids: Iterable[int], *, of: int | None = None) -> dict[int, int]:
+    """Card-seconds of each deadline grant that its reservations hold or held, as their cards stand (C2); `of` one alone."""
+    used = dict.fromkeys(grant_ids, 0)
+    rows = Allocation.objects.filter(reservation__grant__in=list(used), status__in=_CONSUMES)
+    if of is not None:
+        rows = rows.filter(reservation=of)
+    for grant_id, start, end in rows.values_list("reservation__grant", "start", "end"):
+        used[grant_id] += whole_seconds(start, end)
+    return used
+
+
+def grant_interval(grant: DeadlineGrant, zone: ZoneInfo) -> Interval:
+    """From the begin of its first lab day to the end of its last (C2)."""
+    return Interval(day_start(grant.first_day, zone), day_start(grant.last_day + timedelta(days=1), zone))
+
+
+def tier_grants(project_id: int, zone: ZoneInfo, now: datetime) -> list[TierGrant]:
+    """The project's deadline grants that have not run out."""
+    rows = DeadlineGrant.objects.filter(project=project_id, state=DeadlineGrant.State.GRANTED)
+    live = {row.pk: row for row in rows if grant_interval(row, zone).end > now}
+    used = grant_used(live)
+    return [TierGrant(pk, grant_interval(row, zone), row.budget - used[pk]) for pk, row in live.items()]
 
 
 def free_seconds_used(
@@ -219,25 +378,26 @@ def card_used_last(member_id: int) -> int | None:
 
 @dataclass(frozen=True)
 class WeekBalance:
-    """One week of a member's account, in units."""
+    """One week of an account, in units. `extra`: what one-off hours still cover beside the allowance (E5)."""
 
     week: date
     used: int
     allowance: int
+    extra: int = 0
 
     @property
     def left(self) -> int:
-        return self.allowance - self.used
+        return max(self.allowance - self.used, 0) + self.extra
 
 
-def balances(member: Member, lab: LabFacts, now: datetime) -> list[WeekBalance]:
-    """The member's account for this week and the next."""
+def balances(member: Member, lab: LabFacts, now: datetime, *, project: int | None = None) -> list[WeekBalance]:
+    """The member's own account, or that of a project, for this week and the next."""
     this = week_of(now, lab.zone)
     weeks = [this, this + timedelta(days=7)]
-    role = lab.policy.role(member.role)
-    allowance = allowance_units(role.weekly_hours) if role else 0
-    used = units_used(member.pk, weeks)
-    return [WeekBalance(week, used[week], allowance) for week in weeks]
+    found = account(member, project, weeks, lab)
+    return [
+        WeekBalance(week, found.used[week], found.allowance, spare(found, week, now, lab.zone)) for week in weeks
+    ]
 
 
 def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> Holding | None:
@@ -257,8 +417,8 @@ def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datet
 
 
 def reservation_detail(pk: int) -> Reservation | None:
-    """One reservation with its holder and what displaced it, or None."""
-    return Reservation.objects.select_related("holder", "displaced_by__holder").filter(pk=pk).first()
+    """One reservation with its holder, project and what displaced it, or None."""
+    return Reservation.objects.select_related("holder", "project", "displaced_by__holder").filter(pk=pk).first()
 
 
 def displaced_count(reservation: Reservation) -> int:
@@ -359,7 +519,10 @@ def next_blocks(gpu_ids: Sequence[int], now: datetime, count: int) -> list[Block
 
 @dataclass(frozen=True)
 class EndedHolding:
-    """An allocation the sensor must watch: held now, or ended less than a while ago."""
+    """An allocation the sensor must watch: held now, or ended less than a while ago.
+
+    `beside`: the collaborators who accepted, whose processes count as the holder's (B4).
+    """
 
     allocation_id: int
     reservation_id: int
@@ -368,6 +531,7 @@ class EndedHolding:
     status: str
     start: datetime
     end: datetime
+    beside: frozenset[int] = frozenset()
 
 
 def watched_allocations(gpu_ids: Iterable[int], since: datetime, now: datetime) -> list[EndedHolding]:
@@ -376,7 +540,18 @@ def watched_allocations(gpu_ids: Iterable[int], since: datetime, now: datetime) 
     rows = Allocation.objects.filter(
         gpu__in=list(gpu_ids), status__in=shown, start__lte=now, end__gt=since
     ).values_list("pk", "reservation_id", "gpu_id", "reservation__holder_id", "status", "start", "end")
-    return [EndedHolding(*row) for row in rows.order_by("gpu_id", "start")]
+    found = list(rows.order_by("gpu_id", "start"))
+    beside = collaborator_ids({row[1] for row in found})
+    return [EndedHolding(*row, beside[row[1]]) for row in found]
+
+
+def collaborator_ids(reservation_ids: Collection[int]) -> dict[int, frozenset[int]]:
+    """Of each of these reservations the collaborators who accepted (B4)."""
+    found: dict[int, frozenset[int]] = dict.fromkeys(reservation_ids, frozenset())
+    rows = Collaborator.objects.filter(reservation__in=list(found), state=Collaborator.State.ACCEPTED) if found else []
+    for row in rows:
+        found[row.reservation_id] |= {row.member_id}
+    return found
 
 
 def members_by_uid(host_id: int) -> dict[int, int]:

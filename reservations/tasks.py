@@ -12,7 +12,8 @@ from celery import shared_task
 from django.utils import timezone
 
 from . import ticks
-from .services import booking, delivery, elastic, locking
+from .rules.refusal import Refused
+from .services import booking, delivery, elastic, grants, leaving, locking
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,25 @@ def deliver() -> None:
                 sender.deliver(notification_id, now=timezone.now())
             except Exception:
                 log.exception("message row %s: left for the next sweep", notification_id)
+
+
+@shared_task(name="reservations.people")
+def people() -> None:
+    """Lets members leave whose last day is over (B2), and requests for deadline grants lapse (B3)."""
+    now = timezone.now()
+    for member_id in leaving.leave_due(now):
+        try:
+            leaving.leave(member_id, by=None, now=now, origin="sweep")
+        except Refused as problem:
+            log.warning("member %s cannot leave by the clock: %s", member_id, problem)
+        except locking.Busy:
+            log.info("member %s: busy, left for the next sweep", member_id)
+        except Exception:
+            log.exception("member %s: left for the next sweep", member_id)
+    try:
+        grants.lapse_due(now)
+    except locking.Busy:
+        log.info("deadline grants: busy, left for the next sweep")
 
 
 @shared_task(name="reservations.advance")

@@ -6,7 +6,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reservations.models import Gpu, Host, Lab, Member, Pool, Reservation
+from reservations.models import Gpu, Host, Lab, Member, Pool, Project, ProjectMember, Reservation
 from reservations.rules.policy import Policy
 from reservations.services import booking
 
@@ -20,16 +20,19 @@ def at(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
-# What tests of other things need not think of: one rate at all hours, walk-ins like any reservation, nobody displaced.
+# What tests of other things need not think of: one rate at all hours, no projects, walk-ins like any reservation, nobody
+# displaced.
 PLAIN = {
-    "windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4, "late_cancel_percent": 0,
-    "displacement": False, "elastic": False,
+    "mode": "person", "windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4,
+    "late_cancel_percent": 0, "displacement": False, "elastic": False,
 }
 
 
 def lab(*, zone: str = "Asia/Shanghai", language: str = "en", simulated: bool = False, **policy: Any) -> Lab:
-    """The lab, set up, with the plain policy or what is named; `balanced=True` starts from that preset."""
-    values = Policy.from_json(policy if policy.pop("balanced", False) else PLAIN | policy).to_json()
+    """The lab, set up, with the plain policy or what is named; `balanced=True` starts from that preset, by person unless a
+    `mode` is named."""
+    base = {"mode": "person"} if policy.pop("balanced", False) else PLAIN
+    values = Policy.from_json(base | policy).to_json()
     row, _ = Lab.objects.update_or_create(
         pk=1,
         defaults={
@@ -56,6 +59,15 @@ def arbiter(name: str = "Arbiter", **fields: Any) -> Member:
 
 def admin(name: str = "Admin", **fields: Any) -> Member:
     return member(name, **({"role": "staff", "is_admin": True, "is_arbiter": True, "is_superuser": True} | fields))
+
+
+def project(name: str = "", *members: Member, advisor: Member | None = None, **fields: Any) -> Project:
+    """A project of these members, led by a member of the staff unless told otherwise."""
+    row = Project.objects.create(
+        name=name or f"Project {next(_numbers)}", advisor=advisor or member("Advisor", role="staff"), **fields
+    )
+    ProjectMember.objects.bulk_create([ProjectMember(project=row, member=one) for one in members])
+    return row
 
 
 def host(name: str = "") -> Host:

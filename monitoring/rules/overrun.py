@@ -80,8 +80,8 @@ def _lasts(run: Sequence[Look], policy: Policy, period: timedelta) -> bool:
 
 
 def _is_proof(tenure: Tenure, tenures: Sequence[Tenure], look: Look) -> bool:
-    """Whether this look shows the former holder there without a right of their own to be."""
-    return look.is_readable and bool(look.proof_against(tenure.member_id)) and not tenure.is_followed(tenures, look.at)
+    """Whether this look shows the former holder or a collaborator there without a right of their own to be (I4)."""
+    return look.is_readable and bool(look.proof_against(tenure.staying(tenures, look.at)))
 
 
 def _run(
@@ -106,4 +106,4 @@ def _is_gone(tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look]) -
 
 
 def _in_doubt(tenure: Tenure, tenures: Sequence[Tenure], look: Look) -> bool:
-    return look.is_doubtful and not tenure.is_followed(tenures, look.at)
+    return look.is_doubtful and bool(tenure.staying(tenures, look.at))

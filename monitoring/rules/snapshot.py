@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -107,9 +107,9 @@ class Look:
         """Whether it tells who is on the card."""
         return self.problem == "" and self.processes is not None
 
-    def proof_against(self, member_id: int) -> tuple[SeenProcess, ...]:
-        """The processes that surely belong to this member and compute."""
-        return tuple(one for one in self.processes or () if one.may_prove and one.member_id == member_id)
+    def proof_against(self, members: Collection[int]) -> tuple[SeenProcess, ...]:
+        """The processes that surely belong to one of these members and compute."""
+        return tuple(one for one in self.processes or () if one.may_prove and one.member_id in members)
 
     @property
     def is_doubtful(self) -> bool:
@@ -121,24 +121,36 @@ class Look:
 
 @dataclass(frozen=True)
 class Tenure:
-    """That a member holds or held a card for `[start, end)`: what really was held, an early end included."""
+    """That a member holds or held a card for `[start, end)`: what really was held, an early end included.
+
+    `beside`: their collaborators, whose processes count as theirs (B4).
+    """
 
     allocation_id: int
     reservation_id: int
     member_id: int
     start: datetime
     end: datetime
+    beside: frozenset[int] = frozenset()
+
+    @property
+    def people(self) -> frozenset[int]:
+        """Whose processes belong there: the holder's and the collaborators'."""
+        return self.beside | {self.member_id}
 
     def holds_at(self, instant: datetime) -> bool:
         return self.start <= instant < self.end
 
-    def is_followed(self, tenures: Iterable[Tenure], instant: datetime) -> bool:
-        """Whether the same member had or has the card again, after this and by `instant`: then what runs belongs there."""
-        return any(
-            one.member_id == self.member_id and one.allocation_id != self.allocation_id
-            and self.end <= one.start <= instant
+    def staying(self, tenures: Iterable[Tenure], instant: datetime) -> frozenset[int]:
+        """Those of its people who have had no right of their own to the card since it ended, by `instant`: what runs of the
+        others belongs to a later tenure."""
+        followed = {
+            member
             for one in tenures
-        )
+            if one.allocation_id != self.allocation_id and self.end <= one.start <= instant
+            for member in one.people
+        }
+        return self.people - followed
 
 
 def is_fresh(at: datetime, now: datetime, period: timedelta) -> bool:

@@ -98,9 +98,9 @@ def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
     using = [one for one in look.processes or () if not one.is_furniture]
     members = {one.member_id for one in using if one.is_sure and one.member_id is not None}
     holders = [one for one in card.tenures if one.holds_at(look.at)]
-    overstaying = {one.member_id for one in card.tenures if _overstays(one, card, look, policy)}
-    strangers = members - {one.member_id for one in holders} - overstaying
-    at_home = tuple(one.allocation_id for one in holders if one.member_id in members)
+    overstaying = {member for one in card.tenures for member in _overstaying(one, card, look, policy)}
+    strangers = members - {member for one in holders for member in one.people} - overstaying
+    at_home = tuple(one.allocation_id for one in holders if one.people & members)
     if overstaying:  # before contested and unbooked use (I4)
         state = State.OVERRUN
     elif strangers:
@@ -114,14 +114,15 @@ def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
     return Verdict(state, look.at, look, tuple(sorted(members)), at_home)
 
 
-def _overstays(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) -> bool:
-    """Whether the former holder is seen there after the end: in the grace too, where it has no consequence yet."""
-    if tenure.end > look.at or tenure.is_followed(card.tenures, look.at):
-        return False
+def _overstaying(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) -> set[int]:
+    """Who of its people is seen there after the end: in the grace too, where it has no consequence yet."""
+    if tenure.end > look.at:
+        return set()
     late = look.at > tenure.end + timedelta(seconds=policy.overrun_first_sight_s)
     if late and tenure.allocation_id not in card.open_overruns:
-        return False
-    return bool(look.proof_against(tenure.member_id))
+        return set()
+    seen = look.proof_against(tenure.staying(card.tenures, look.at))
+    return {one.member_id for one in seen if one.member_id is not None}
 
 
 def _of_memory(card: CardFacts, look: Look) -> State:

@@ -221,7 +221,7 @@ def _evidence(
     answer: gate.Answer, now: datetime,
 ) -> dict[str, Any]:
     """The proof as it stands: complete without any sample, which ages away. Names nobody but the person concerned."""
-    proofs = [(look, look.proof_against(tenure.member_id)) for look in finding.run]
+    proofs = [(look, look.proof_against(tenure.people)) for look in finding.run]
     processes = {(one.pid, one.started): one for _, some in proofs for one in some}
     return {
         "kind": "overrun",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from django.db import models
 from django.db.models import F, Q
 
@@ -12,6 +14,7 @@ from .appendonly import AppendOnly
 from .constraints import NoOverlap
 from .inventory import Gpu
 from .people import Member
+from .projects import DeadlineGrant, Project
 
 STATUS_CHOICES = [(status.value, status.value) for status in Status]
 KIND_CHOICES = [(kind.value, kind.value) for kind in Kind]
@@ -23,7 +26,8 @@ class Reservation(models.Model):
     `start`/`end` are the booked period; `ended_at` is when it stopped holding, if earlier. `version` grows with every
     change: a link or form made for an older version is overtaken. Its rank is the pair (`is_elastic`, `rank_tier`), smaller is
     stronger (C3). `may_move_until`: when displaced, the system may move it to end by then (D5). `placed_at`: when the system
-    chose its time (D5, K5).
+    chose its time (D5, K5). `project` never changes; `project_pays`: its allowance is charged, not the holder's (B5).
+    `grant`: the deadline grant it was booked under. `expected_memory` in bytes.
     """
 
     class Purpose(models.TextChoices):
@@ -39,6 +43,10 @@ class Reservation(models.Model):
     rank_tier = models.PositiveSmallIntegerField()
     purpose = models.CharField(max_length=16, choices=Purpose.choices, default=Purpose.TRAINING)
     note = models.CharField(max_length=200, default="", blank=True)
+    project = models.ForeignKey(Project, models.PROTECT, null=True, blank=True, related_name="reservations")
+    project_pays = models.BooleanField(default=False)
+    grant = models.ForeignKey(DeadlineGrant, models.PROTECT, null=True, blank=True, related_name="reservations")
+    expected_memory = models.BigIntegerField(null=True, blank=True)
     start = models.DateTimeField()
     end = models.DateTimeField()
     booked_at = models.DateTimeField()
@@ -67,6 +75,41 @@ class Reservation(models.Model):
     def rank(self) -> Rank:
         """Its effective rank, smaller is stronger (C3)."""
         return rank_of(self.is_elastic, self.rank_tier)
+
+    @property
+    def payer_id(self) -> int | None:
+        """The project whose account is charged, or None for the holder's own."""
+        return self.project_id if self.project_pays else None
+
+    @cached_property
+    def collaborator_ids(self) -> frozenset[int]:
+        """The members who accepted to collaborate (B4), read once for this object."""
+        rows = self.collaborators.filter(state=Collaborator.State.ACCEPTED)
+        return frozenset(rows.values_list("member", flat=True))
+
+
+class Collaborator(models.Model):
+    """A member whom the holder asked to work on the same cards (B4). Only who accepted counts."""
+
+    class State(models.TextChoices):
+        INVITED = "invited"
+        ACCEPTED = "accepted"
+        DECLINED = "declined"
+        REMOVED = "removed"
+
+    reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="collaborators")
+    member = models.ForeignKey(Member, models.PROTECT, related_name="collaborations")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.INVITED)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["reservation", "member"], name="once_beside_a_holder")]
+        indexes = [
+            models.Index(fields=["member"], name="collaborates", condition=Q(state="accepted"))
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.member_id} beside {self.reservation_id}"
 
 
 class Allocation(models.Model):
@@ -130,8 +173,9 @@ class FormerAllocation(models.Model):
 
 
 class LedgerEntry(AppendOnly):
-    """One movement of one of a member's accounts. `units`: positive = charged, negative = returned.
+    """One movement of an account. `units`: positive = charged, negative = returned.
 
+    With `project` it is the project's account, without it the member's own (B5); `member` is the holder in both.
     `quota`: the account of a week (`period` its Monday), in 1/36,000,000 GPU-hour (`rules.quota.UNITS_PER_GPU_HOUR`), so
     that every charge is a whole number. `elastic`: the same beyond the allowance (E4). `free`: the free walk-in time of a lab
     day (`period`), in card-seconds (D2).
@@ -153,8 +197,10 @@ class LedgerEntry(AppendOnly):
         MOVED = "moved"
         DISPLACED = "displaced"
         IN_QUOTA = "in_quota"
+        KEPT = "kept"  # came back late in a week and stays valid beyond it: no more room in this week (E3)
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
+    project = models.ForeignKey(Project, models.PROTECT, null=True, related_name="ledger")
     account = models.CharField(max_length=8, choices=Account.choices, default=Account.QUOTA)
     period = models.DateField()
     units = models.BigIntegerField()
@@ -163,7 +209,12 @@ class LedgerEntry(AppendOnly):
     at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["member", "account", "period"], name="ledger_account")]
+        indexes = [
+            models.Index(fields=["member", "account", "period"], name="ledger_account"),
+            models.Index(
+                fields=["project", "account", "period"], name="ledger_project", condition=Q(project__isnull=False)
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.member_id} {self.account} {self.period} {self.units:+d}"

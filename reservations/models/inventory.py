@@ -10,7 +10,8 @@ from django.db.models import Q
 class Lab(models.Model):
     """The one lab of this installation: its name, zone and language, and the policy in force.
 
-    `policy` is the whole policy as JSON (`reservations.rules.policy`); its history is in the audit.
+    `policy` is the whole policy as JSON (`reservations.rules.policy`); its history is in the audit. `house_rules`: the lab's
+    own text beside it, which members accept before they book; `rules_version` grows with each text (B2).
     """
 
     name = models.CharField(max_length=80, default="")
@@ -18,6 +19,8 @@ class Lab(models.Model):
     language = models.CharField(max_length=10, default="zh-hans")
     policy = models.JSONField(default=dict)
     policy_version = models.PositiveIntegerField(default=1)
+    house_rules = models.TextField(default="", blank=True)
+    rules_version = models.PositiveIntegerField(default=0)
     simulated = models.BooleanField(default=False)
     holidays = models.CharField(max_length=8, default="cn", blank=True, help_text="public calendar; empty for none")
     set_up_at = models.DateTimeField(null=True)

@@ -8,6 +8,7 @@ from django.db.models import Q
 from .booking import Reservation
 from .conduct import Demerit
 from .people import Member
+from .projects import DeadlineGrant
 
 
 class Notification(models.Model):
@@ -26,6 +27,8 @@ class Notification(models.Model):
         DISPLACED = "displaced"
         PLACED = "placed"
         BROUGHT_BACK = "brought_back"
+        INVITED = "invited"
+        GRANT = "grant"
 
     class State(models.TextChoices):
         DUE = "due"
@@ -38,6 +41,7 @@ class Notification(models.Model):
     member = models.ForeignKey(Member, models.PROTECT, related_name="notifications")
     reservation = models.ForeignKey(Reservation, models.PROTECT, null=True, related_name="notifications")
     demerit = models.ForeignKey(Demerit, models.PROTECT, null=True, related_name="notifications")
+    grant = models.ForeignKey(DeadlineGrant, models.PROTECT, null=True, related_name="notifications")
     reservation_version = models.PositiveIntegerField(null=True)
     due_at = models.DateTimeField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.DUE)

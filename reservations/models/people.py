@@ -31,7 +31,10 @@ class MemberManager(BaseUserManager["Member"]):
 
 
 class Member(AbstractBaseUser, PermissionsMixin):
-    """A person of the lab. `role` is a code of the policy; being an arbiter or admin is a duty beside it (B1, B3)."""
+    """A person of the lab. `role` is a code of the policy; being an arbiter or admin is a duty beside it (B1, B3).
+
+    `ends_on` is their last day (B2); `left_at` when they left. `accepted_rules`: the version of the house rules accepted.
+    """
 
     class Approval(models.TextChoices):
         PENDING = "pending", _("waiting for approval")
@@ -48,6 +51,9 @@ class Member(AbstractBaseUser, PermissionsMixin):
     zone = models.CharField(max_length=64, default="", blank=True)
     no_displacing_until = models.DateTimeField(null=True, blank=True)  # D6: displaced somebody, then cancelled
     joined_at = models.DateTimeField(default=timezone.now)
+    ends_on = models.DateField(null=True, blank=True)
+    left_at = models.DateTimeField(null=True, blank=True)
+    accepted_rules = models.PositiveIntegerField(default=0)
 
     objects = MemberManager()
     USERNAME_FIELD = "email"

@@ -8,10 +8,20 @@ from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from .facts import Ask, Card, Facts, Holding, PoolFacts, period
+from .hours import Account, uncovered
 from .interval import Interval, most_at_once, whole_seconds
 from .kinds import Kind, kind_of
 from .policy import Policy
-from .quota import Price, allowance_units, charge, free_first, longest_affordable, no_dearer, overdrawn, priced
+from .projects import (
+    account_of,
+    free_walk_in,
+    grant_for,
+    grant_refusals,
+    mode_refusals,
+    other_account,
+    project_cap,
+)
+from .quota import Price, charge, free_first, longest_affordable, no_dearer, priced
 from .rank import Rank, lowered
 from .refusal import Alternative, Code, Refusal
 from .supply import (
@@ -21,18 +31,20 @@ from .supply import (
     displacing_named,
     equal_free,
     reserve_refusals,
+    reserve_taken,
     service_refusals,
     taken_refusals,
     without,
 )
 from .times import day_refusals, time_refusals, walk_in_card_refusals, walk_in_refusals, window_refusals
-from .week import local_date
+from .week import local_date, round_to_raster, weeks_of
 
 LONGEST_LOOK = timedelta(days=366)  # longer is refused before; its windows are not worth laying out
 
 __all__ = [
     "Ask", "Card", "Decision", "Facts", "Holding", "Plan", "PoolFacts", "Refusal", "crowd_refusals", "day_refusals",
-    "decide", "period", "prices_for", "quota_refusals", "service_refusals", "walk_in_card_refusals", "window_refusals",
+    "decide", "free_refusals", "period", "prices_for", "quota_refusals", "service_refusals", "walk_in_card_refusals",
+    "window_refusals",
 ]
 
 
@@ -40,7 +52,8 @@ __all__ = [
 class Plan:
     """What an allowed request becomes: its cards, time and kind, each card's price, and its rank for good (C3).
 
-    `displaced`: the reservations that make room for it (D4, E4).
+    `displaced`: the reservations that make room for it (D4, E4). `grant_id`: the deadline grant it is under (C2). `reserved`:
+    how many cards it takes of emergency reserves (G4).
     """
 
     card_ids: tuple[int, ...]
@@ -49,6 +62,8 @@ class Plan:
     prices: Mapping[int, Price]
     rank: Rank
     displaced: frozenset[int] = frozenset()
+    grant_id: int | None = None
+    reserved: int = 0
 
     @property
     def is_elastic(self) -> bool:
@@ -74,21 +89,31 @@ def decide(ask: Ask, facts: Facts) -> Decision:
     rank: Rank = (0, lowered(ask.tier, facts.steps, facts.policy)) if ask.tier in facts.policy.tiers else (0, 0)
     ways = _ways(ask, facts, held, kind, rank)
     offer = ways.offer
+    refusals += [*_last_day(held, facts), *mode_refusals(ask, facts, kind), *grant_refusals(ask, facts, held)]
     refusals += [*ways.refusals, *offer.windows]
     if kind == Kind.WALK_IN:
         refusals += walk_in_refusals(held, ask.wanted, ask, facts)
     elastic = bool(offer.quota) and _may_be_elastic(ask, offer, facts, held)
-    refusals += [*_caps(ask, facts, held), *(() if elastic else offer.quota)]
+    refusals += [
+        *_caps(ask, facts, held), *project_cap(ask, facts, held, offer.card_ids, offer.displaced),
+        *(() if elastic else offer.quota),
+    ]
     if refusals or not offer.prices:
         return Decision(tuple(refusals))
-    return Decision((), Plan(offer.card_ids, held, kind, offer.prices, (int(elastic), rank[1]), offer.displaced))
+    granted = facts.project.grants if facts.project is not None and ask.tier in facts.policy.granted_tiers else ()
+    grant = grant_for(granted, held, ask.wanted)
+    reserved = reserve_taken(offer.card_ids, without(facts, offer.displaced), held, kind, ask.tier)
+    return Decision((), Plan(
+        offer.card_ids, held, kind, offer.prices, (int(elastic), rank[1]), offer.displaced, grant.id if grant else None, reserved,
+    ))
 
 
 def _may_be_elastic(ask: Ask, offer: _Offer, facts: Facts, held: Interval) -> bool:
     """Beyond the allowance: with a start within 48 hours, on free cards (E4)."""
     policy = facts.policy
     soon = held.start <= facts.now + timedelta(seconds=policy.elastic_within_s)
-    return policy.elastic and ask.elastic and soon and not offer.displaced
+    beyond = all(one.code == Code.QUOTA for one in offer.quota)  # and not merely without a project (B5)
+    return policy.elastic and ask.elastic and soon and beyond and not offer.displaced
 
 
 @dataclass(frozen=True)
@@ -176,7 +201,7 @@ def _offer(
     prices = prices_for(cards, held, kind, facts)
     if ask.at_most is not None:
         prices = {card_id: no_dearer(price, ask.at_most) for card_id, price in prices.items()}
-    return _Offer(card_ids, windows, list(_quota(ask, facts, cards, prices)), prices, displaced)
+    return _Offer(card_ids, windows, list(_quota(ask, facts, cards, prices, kind)), prices, displaced)
 
 
 def prices_for(cards: Sequence[Card], held: Interval, kind: Kind, facts: Facts) -> dict[int, Price]:
@@ -201,13 +226,21 @@ def _people(facts: Facts) -> Iterator[Refusal]:
         yield Refusal(Code.NOT_APPROVED)
     elif facts.policy.role(facts.member_role) is None:
         yield Refusal(Code.ROLE_UNKNOWN, {"role": facts.member_role})
+    if not facts.rules_accepted:
+        yield Refusal(Code.HOUSE_RULES)
+
+
+def _last_day(held: Interval, facts: Facts) -> Iterator[Refusal]:
+    until = facts.member_until
+    if until is not None and held.end > until:
+        yield Refusal(
+            Code.AFTER_LAST_DAY, {"until": until}, Alternative({"end": until}) if held.start < until else None
+        )
 
 
 def _tier(ask: Ask, facts: Facts) -> Iterator[Refusal]:
     if ask.tier not in facts.policy.tiers:
         yield Refusal(Code.TIER_UNKNOWN)
-    elif ask.tier in facts.policy.granted_tiers:
-        yield Refusal(Code.TIER_NEEDS_GRANT, {"tier": ask.tier})
 
 
 def _caps(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
@@ -228,34 +261,84 @@ def crowd_refusals(held: Interval, cards: int, own: Sequence[Holding], policy: P
         yield Refusal(Code.CARDS_AT_ONCE, {"most": cap, "would": most})
 
 
-def _quota(ask: Ask, facts: Facts, cards: Sequence[Card], prices: Mapping[int, Price]) -> Iterator[Refusal]:
-    role = facts.policy.role(facts.member_role)
-    if role is None:
+def _quota(
+    ask: Ask, facts: Facts, cards: Sequence[Card], prices: Mapping[int, Price], kind: Kind
+) -> Iterator[Refusal]:
+    account = account_of(ask, facts)
+    if account is None:
         return  # another refusal says so already
-    yield from quota_refusals(
-        [(prices[card.id], card.weight) for card in cards], used=facts.used, allowance=allowance_units(role.weekly_hours),
-        zone=facts.zone, policy=facts.policy, asked_start=ask.start,
-    )
+    priced_cards = [(prices[card.id], card.weight) for card in cards]
+    if free_walk_in(ask.project_id, facts.policy, kind):
+        yield from free_refusals(priced_cards, zone=facts.zone, policy=facts.policy, asked_start=ask.start)
+        return
+    refusals = list(quota_refusals(priced_cards, account=account, zone=facts.zone, policy=facts.policy, asked_start=ask.start))
+    yield from refusals
+    if refusals:
+        yield from other_account(ask, facts, refusals[0])
 
 
 def quota_refusals(
-    cards: Sequence[tuple[Price, int]], *, used: Mapping[date, int], allowance: int, zone: ZoneInfo, policy: Policy,
-    asked_start: datetime | None,
+    cards: Sequence[tuple[Price, int]], *, account: Account, zone: ZoneInfo, policy: Policy, asked_start: datetime | None,
 ) -> Iterator[Refusal]:
-    """A refusal for each week whose allowance these cards' time overdraws, with the longest that would fit (E2)."""
+    """A refusal for each week whose allowance and one-off hours these cards' time overdraws, with the longest that would
+    fit (E2, E5)."""
     charges = charge(cards, zone)
-    short = overdrawn(charges, used, allowance)
+    start, end = cards[0][0][0].interval.start, cards[0][0][-1].interval.end
+    short = uncovered(account, charges, dict(weeks_of(Interval(start, end), zone)), zone)
     if not short:
         return
-    start = cards[0][0][0].interval.start
-    fits = longest_affordable(cards, used, allowance, zone, policy.raster_s)
+    fits = longest_covered(cards, account, zone, policy.raster_s)
     usable = fits is not None and whole_seconds(start, fits) >= policy.shortest_s
     for week, missing in sorted(short.items()):
+        room = max(account.allowance - account.used.get(week, 0), 0)
         yield Refusal(
             Code.QUOTA,
             {
-                "week": week, "used": used.get(week, 0), "allowance": allowance, "needs": charges[week],
+                "week": week, "used": account.used.get(week, 0), "allowance": account.allowance, "needs": charges[week],
                 "missing": missing, "fits": fits,
+                "left": max(charges[week] - missing, room),
             },
             Alternative({"start": asked_start, "end": fits}) if usable else None,
         )
+
+
+def longest_covered(
+    cards: Sequence[tuple[Price, int]], account: Account, zone: ZoneInfo, raster_s: int
+) -> datetime | None:
+    """The latest end on the raster for which every week has room or one-off hours; None when not even one step fits."""
+    if not account.grants:
+        return longest_affordable(cards, account.used, account.allowance, zone, raster_s)
+    start, end = cards[0][0][0].interval.start, cards[0][0][-1].interval.end
+    step = timedelta(seconds=raster_s)
+    first = round_to_raster(start, raster_s, zone, up=True)
+
+    def fits(steps: int) -> bool:
+        until = min(round_to_raster(first + steps * step, raster_s, zone, up=False), end)
+        if until <= start:
+            return True
+        span = Interval(start, until)
+        return not uncovered(account, charge(cards, zone, span), dict(weeks_of(span, zone)), zone)
+
+    low, high = 0, (end - first) // step + 1
+    if not fits(0):
+        return None
+    while low < high:  # what fits until an end fits until every earlier one
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    found = min(round_to_raster(first + low * step, raster_s, zone, up=False), end)
+    return found if found > start else None
+
+
+def free_refusals(
+    cards: Sequence[tuple[Price, int]], *, zone: ZoneInfo, policy: Policy, asked_start: datetime | None
+) -> Iterator[Refusal]:
+    """A refusal when not all of these cards' time is free of charge, with the longest that would be (B5)."""
+    if not charge(cards, zone):
+        return
+    start = cards[0][0][0].interval.start
+    fits = longest_affordable(cards, {}, 0, zone, policy.raster_s)
+    usable = fits is not None and whole_seconds(start, fits) >= policy.shortest_s
+    yield Refusal(
+        Code.FREE_HOURS_ONLY, {"hours": policy.walk_in_free_hours, "fits": fits if usable else None},
+        Alternative({"start": asked_start, "end": fits}) if usable else None,
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from .hours import Hours
 from .interval import Interval
 from .policy import Policy
 from .quota import Price
@@ -18,7 +19,8 @@ from .windows import Timetable
 class Ask:
     """A request as asked: cards by name, or a `count` of any that fit; a period (`start` None = from now); a tier.
 
-    With a count, `pool_id`, `model` and `min_memory` (bytes) narrow the choice; None does not.
+    With a count, `pool_id`, `model` and `min_memory` (bytes) narrow the choice; None does not. `project_id`: for which
+    project, if any.
     """
 
     card_ids: tuple[int, ...]
@@ -32,6 +34,7 @@ class Ask:
     several_hosts: bool = False
     elastic: bool = True  # whether it may be beyond the allowance (E4)
     at_most: Price | None = None  # the price that it need not exceed, by elapsed time from the start (D5)
+    project_id: int | None = None
 
     @property
     def is_named(self) -> bool:
@@ -98,6 +101,27 @@ class PoolFacts:
 
 
 @dataclass(frozen=True)
+class TierGrant:
+    """A deadline grant in force (C2): from when until when, and what is left of its budget in card-seconds."""
+
+    id: int
+    valid: Interval
+    left: int
+
+
+@dataclass(frozen=True)
+class ProjectFacts:
+    """The project asked for: whether it still books, its allowance, what it holds, its grants."""
+
+    id: int
+    name: str
+    is_open: bool
+    weekly_hours: int
+    holdings: Sequence[Holding] = ()  # on the cards of the pools asked, from now on
+    grants: Sequence[TierGrant] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything a decision rests on, read under the lock."""
 
@@ -112,13 +136,18 @@ class Facts:
     holdings: Sequence[Holding]  # on the cards of these pools, from 2 h before the asked period to 2 h after
     own: Sequence[Holding]  # everything the member holds or will hold
     own_future: int  # the member's reservations that have not started
-    used: Mapping[date, int]  # units charged per quota week
+    used: Mapping[date, int]  # units charged per quota week to the account that pays: the project's or the member's own
     free_used: Mapping[date, int] = field(default_factory=dict)  # free card-seconds taken per lab day
     used_last: int | None = None  # the card the member used last
     steps: int = 0  # by how many tiers standing lowers the member (J3)
     may_displace: bool = True  # not by standing (J3), nor for having displaced and then cancelled (D6)
     no_displacing_until: datetime | None = None  # D6's end, where that is why
     mates: Mapping[int, Card] = field(default_factory=dict)  # with named cards: all that serve in their pools
+    grants: Sequence[Hours] = ()  # one-off hours of the account that pays
+    projects: Mapping[int, str] = field(default_factory=dict)  # the open projects that the member belongs to, by name
+    project: ProjectFacts | None = None  # the one asked for
+    member_until: datetime | None = None  # the midnight that ends the member's last day
+    rules_accepted: bool = True  # the current house rules, or there are none
 
 
 def period(ask: Ask, facts: Facts) -> Interval | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, time, timedelta
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,14 @@ WITHOUT_LIMIT = 10**9  # hours, cards or reservations: more than any lab has
 
 class BadPolicy(ValueError):
     """A policy that cannot be used; the message names the field and what it takes."""
+
+
+class Scheduling(StrEnum):
+    """Whose allowance reservations draw on (B5)."""
+
+    PERSON = "person"
+    PROJECT = "project"
+    MIXED = "mixed"
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,16 @@ class Policy:
     roles: Mapping[str, Role] = field(default_factory=lambda: _roles(20, 60, 100, 100))
     cards_at_once: int = 4
     open_future: int = 6
+    mode: str = Scheduling.MIXED
+    free_tiers: tuple[str, ...] = ("exploration",)  # those without a project in `mixed`
+    project_weekly_hours: int = 240
+    project_share: int = 50  # percent of a pool's cards that a project may hold at once
     # C. Priority, strongest first
     tiers: tuple[str, ...] = ("deadline", "regular", "exploration")
     granted_tiers: tuple[str, ...] = ("deadline",)
+    grant_days: int = 28
+    grant_again_days: int = 90
+    no_arbiter_s: int = 24 * HOUR  # without somebody to decide: then an admin, and as long after it lapses (B3)
     # D. Three kinds by start
     freezes_at: str = "20:00"
     walk_in_longest_s: int = 8 * HOUR
@@ -91,6 +107,8 @@ class Policy:
     late_cancel_s: int = 2 * HOUR
     late_cancel_percent: int = 25
     late_cancel_first_s: int = 8 * HOUR
+    returned_late_s: int = 48 * HOUR  # before a week's end: what comes back then stays valid
+    returned_valid_s: int = 7 * DAY
     # F. Windows; what none covers is open at the plain rate
     windows: tuple[Window, ...] = BALANCED_WINDOWS
     long_s: int = 4 * HOUR  # the least length in a `long` window
@@ -140,6 +158,14 @@ class Policy:
         for name in ("granted_tiers", "moving_tiers"):
             if not set(getattr(self, name)) <= set(self.tiers):
                 raise BadPolicy(f"{name} takes codes of tiers")
+        if not set(self.free_tiers) <= set(self.tiers) - set(self.granted_tiers):
+            raise BadPolicy("free_tiers takes codes of tiers that need no grant")
+        if self.mode not in list(Scheduling):
+            raise BadPolicy("mode takes person, project or mixed")
+        if not 1 <= self.project_share <= 100:
+            raise BadPolicy("project_share takes a percentage, 1 to 100")
+        if self.grant_days < 1:
+            raise BadPolicy("grant_days takes 1 or more")
         if not 1 <= self.one_step_points <= self.two_steps_points:
             raise BadPolicy("one_step_points must be at least 1 and at most two_steps_points")
         if not self.roles:
@@ -187,6 +213,11 @@ class Policy:
         found = self.role(role)
         return found.open_future if found and found.open_future is not None else self.open_future
 
+    @property
+    def plain_tier(self) -> str:
+        """The strongest tier that needs no grant: what a deadline reservation becomes when its grant is revoked (C2)."""
+        return next((tier for tier in self.tiers if tier not in self.granted_tiers), self.tiers[-1])
+
     def rank_tier(self, tier: str) -> int:
         """0 for the strongest tier. Raises ValueError for an unknown one."""
         return self.tiers.index(tier)
@@ -194,6 +225,7 @@ class Policy:
     def to_json(self) -> dict[str, Any]:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values["roles"] = {code: asdict(role) for code, role in self.roles.items()}
+        values["mode"] = str(self.mode)
         for name in _TUPLES:
             values[name] = list(values[name])
         values["windows"] = [_window_to_json(window) for window in self.windows]
@@ -222,7 +254,7 @@ class Policy:
             raise BadPolicy(f"the policy cannot be read: {problem}") from None
 
 
-_TUPLES = ("tiers", "granted_tiers", "moving_tiers")
+_TUPLES = ("tiers", "granted_tiers", "moving_tiers", "free_tiers")
 
 
 def _window_to_json(window: Window) -> dict[str, Any]:
@@ -278,13 +310,13 @@ _WINDOW_FIELDS = {"mode", "rate", "days", "weekdays", "dates", "opens", "shuts",
 BALANCED = Policy()
 STRICT = Policy(
     opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), cards_at_once=2, open_future=3,
-    walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8, windows=(_daytime(1, Mode.OPEN, 200, 4),),
-    overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1, quick_cards=1, elastic=False,
-    two_steps_points=2,
+    project_weekly_hours=120, walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8,
+    windows=(_daytime(1, Mode.OPEN, 200, 4),), overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1,
+    quick_cards=1, elastic=False, two_steps_points=2,
 )
 FRIENDLY = Policy(
     opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), cards_at_once=8, open_future=12,
-    walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
+    project_weekly_hours=480, walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
     windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)), overrun_grace_s=20 * MINUTE, point_life_s=14 * DAY,
     displacement=False, one_step_points=2, two_steps_points=4,
 )
@@ -292,7 +324,8 @@ PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": 
 # For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
 REPLAY = replace(
     BALANCED, raster_s=1, shortest_s=1, longest_s=366 * DAY, opens_days=3650, cards_at_once=WITHOUT_LIMIT,
-    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), walk_in_longest_s=366 * DAY,
+    open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), mode=Scheduling.PERSON,
+    project_weekly_hours=WITHOUT_LIMIT, project_share=100, walk_in_longest_s=366 * DAY,
     walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
     displacement=False, elastic=False,
 )

@@ -43,6 +43,34 @@ class Code(StrEnum):
     CARDS_AT_ONCE = "cards_at_once"
     OPEN_FUTURE = "open_future"
     QUOTA = "quota"
+    PROJECT_UNKNOWN = "project_unknown"
+    PROJECT_CLOSED = "project_closed"
+    NOT_IN_PROJECT = "not_in_project"
+    PROJECT_NEEDED = "project_needed"
+    TIER_NEEDS_PROJECT = "tier_needs_project"
+    FREE_HOURS_ONLY = "free_hours_only"
+    PROJECT_CARDS = "project_cards"
+    GRANT_DAYS = "grant_days"
+    GRANT_BUDGET = "grant_budget"
+    HOUSE_RULES = "house_rules"
+    AFTER_LAST_DAY = "after_last_day"
+    COLLABORATOR_CARDS = "collaborator_cards"
+    # projects and deadline grants
+    PROJECT_KNOWN = "project_known"
+    MEMBER_UNKNOWN = "member_unknown"
+    DAY_OVER = "day_over"
+    GRANT_TOO_LONG = "grant_too_long"
+    GRANT_AFTER_DEADLINE = "grant_after_deadline"
+    GRANT_DECIDED = "grant_decided"
+    GRANT_PARTY = "grant_party"
+    GRANT_ADVISOR = "grant_advisor"
+    GRANT_ARBITER = "grant_arbiter"
+    # collaborators
+    COLLABORATORS_FULL = "collaborators_full"
+    COLLABORATOR_HOLDER = "collaborator_holder"
+    NOT_INVITED = "not_invited"
+    # leaving
+    SUCCESSOR_NEEDED = "successor_needed"
     KEY_REUSED = "key_reused"
     # changing a reservation
     NOT_YOURS = "not_yours"
@@ -84,6 +112,13 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.NOT_ENOUGH_CARDS: "G2", Code.RESERVE_KEPT: "G4", Code.WINDOW_CLOSED: "F1",
         Code.WINDOW_WALK_IN: "F1", Code.WINDOW_LONG: "F1", Code.WINDOW_HOURS: "F2", Code.WALK_IN_WINDOW: "F1",
         Code.WALK_IN_LONG: "D2", Code.WALK_IN_CARDS: "D2", Code.CARDS_AT_ONCE: "B1", Code.OPEN_FUTURE: "B1", Code.QUOTA: "E2",
+        Code.PROJECT_UNKNOWN: "B4", Code.PROJECT_CLOSED: "B4", Code.NOT_IN_PROJECT: "B4", Code.PROJECT_NEEDED: "B5",
+        Code.TIER_NEEDS_PROJECT: "B5", Code.FREE_HOURS_ONLY: "B5", Code.PROJECT_CARDS: "B6",
+        Code.GRANT_DAYS: "C2", Code.GRANT_BUDGET: "C2", Code.HOUSE_RULES: "B2", Code.AFTER_LAST_DAY: "B2",
+        Code.COLLABORATOR_CARDS: "B4", Code.PROJECT_KNOWN: "B6", Code.MEMBER_UNKNOWN: "B2", Code.DAY_OVER: "A4",
+        Code.GRANT_TOO_LONG: "C2", Code.GRANT_AFTER_DEADLINE: "C2", Code.GRANT_DECIDED: "C2", Code.GRANT_PARTY: "B3",
+        Code.GRANT_ADVISOR: "B3", Code.GRANT_ARBITER: "C2", Code.COLLABORATORS_FULL: "B4", Code.COLLABORATOR_HOLDER: "B4",
+        Code.NOT_INVITED: "B4", Code.SUCCESSOR_NEEDED: "B2",
         Code.KEY_REUSED: "K4", Code.NOT_YOURS: "H8", Code.STALE: "H8", Code.WRONG_STATUS: "H", Code.NOT_LATER: "H5",
         Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.OWNER_ACTED: "H0", Code.REPLACED: "D5",
         Code.LINK_FORGED: "K4",
@@ -97,7 +132,8 @@ RULE: Mapping[Code, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Alternative:
-    """What would be allowed instead, as the values of the same form (`start`, `end` instants; `cards` ids)."""
+    """What would be allowed instead, as the values of the same form (`start`, `end` instants; `project` an id or None,
+    with its name as `project_name`; `tier` a code)."""
 
     values: Mapping[str, Any]
 

@@ -206,6 +206,23 @@ def reserve_kept(pool: PoolFacts, policy: Policy, kind: Kind, tier: str, length:
     return 0 if tier in policy.granted_tiers or (kind == Kind.WALK_IN and short) else pool.reserve
 
 
+def reserve_taken(
+    card_ids: Sequence[int], facts: Facts, held: Interval, kind: Kind, tier: str, *, whole: Interval | None = None
+) -> int:
+    """How many of these cards are taken of their pools' emergency reserves: as many as others would be refused (G4).
+
+    `whole` as in `room_in_pool`.
+    """
+    taken = 0
+    for pool in facts.pools.values():
+        count = sum(card_id in pool.card_ids for card_id in card_ids)
+        if pool.reserve and count and not reserve_kept(pool, facts.policy, kind, tier, (whole or held).length):
+            holdings = [one.interval for one in facts.holdings if one.card_id in pool.card_ids and one.interval.overlaps(held)]
+            free = len(pool.card_ids) - pool.reserve - most_at_once(holdings)
+            taken += min(max(count - max(free, 0), 0), pool.reserve)
+    return taken
+
+
 def working_days(span: Interval, pool: PoolFacts) -> list[Interval]:
     """The parts of the span in the lab's working days (G7)."""
     zone = pool.timetable.zone

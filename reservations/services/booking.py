@@ -12,18 +12,20 @@ from ..models import Allocation, Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
+from ..rules.projects import pays
 from ..rules.refusal import Alternative, Code, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster, typed_instant
 from . import audit, displacing, fees, locking, outbox
 from .held import Reason, guarded, held_by, on_its_cards, post_both, remember, repeated
-from .placing import allocate, cards_to_lock, facts_for
+from .placing import allocate, cards_to_lock, facts_for, on_reserve
 
 
 @dataclass(frozen=True)
 class BookingRequest:
     """What somebody asks for. `start` None = now. `key` makes a repeat of the same request harmless (P3).
 
-    Cards by name, or `count` of any that fit the pool, the model and the memory (bytes).
+    Cards by name, or `count` of any that fit the pool, the model and the memory (bytes). `expected_memory`, in bytes, is what
+    the holder says of their work: it decides nothing (B4).
     """
 
     card_ids: tuple[int, ...]
@@ -41,6 +43,8 @@ class BookingRequest:
     may_move: bool | None = None  # when displaced (D5); None = as the tier has it
     may_move_until: datetime | None = None  # until when it then ends at the latest; None = as the policy has it
     instead_of: int | None = None  # a displaced reservation of the member's that this one takes the place of
+    project_id: int | None = None
+    expected_memory: int | None = None
 
     def fingerprint(self) -> str:
         """A hash of everything asked, to tell a repeat from another request under the same key."""
@@ -49,13 +53,14 @@ class BookingRequest:
         asked = (
             sorted(self.card_ids), self.start, self.end, self.tier, self.purpose, self.note, *(cards if self.count else ()),
             *(moving if any(one is not None for one in moving) else ()),
+            *(("for", self.project_id, self.expected_memory) if self.project_id or self.expected_memory else ()),
         )
         return hashlib.sha256(repr(asked).encode()).hexdigest()
 
     def ask(self) -> rules.Ask:
         return rules.Ask(
             tuple(sorted(set(self.card_ids))), self.start, self.end, self.tier, self.count, self.pool_id, self.model,
-            self.min_memory, self.several_hosts,
+            self.min_memory, self.several_hosts, project_id=self.project_id,
         )
 
 
@@ -68,7 +73,10 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
     ask = request.ask()
     reach = displacing.reach(ask, now)
     while True:
-        with guarded(), locking.hold(members=[member.pk, *reach.members], cards=[*cards_to_lock(ask), *reach.cards]):
+        projects = {*reach.projects, *([] if ask.project_id is None else [ask.project_id])}
+        with guarded(), locking.hold(
+            members=[member.pk, *reach.members], projects=projects, cards=[*cards_to_lock(ask), *reach.cards]
+        ):
             if done := repeated(member, request.key, request.fingerprint()):
                 return done
             member = Member.objects.get(pk=member.pk)  # approval and role as they are now, not when the page was asked
@@ -93,7 +101,8 @@ def _book(
         tier=request.tier, rank_tier=plan.rank[1], is_elastic=plan.is_elastic, purpose=request.purpose, note=request.note,
         start=plan.held.start, end=plan.held.end, booked_at=now, instead_of=replaced,
         may_move_until=_may_move_until(request, plan, facts),
-        displaced_times=replaced.displaced_times if replaced else 0,
+        displaced_times=replaced.displaced_times if replaced else 0, project_id=request.project_id,
+        project_pays=pays(request.project_id, lab.policy), grant_id=plan.grant_id, expected_memory=request.expected_memory,
     )
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.BOOKED, now)
@@ -103,7 +112,7 @@ def _book(
     audit.note(
         "reserve", reservation, actor=member, origin=origin, now=now, cards=list(plan.card_ids),
         start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
-        **fees.recorded(returned), **displacing.recorded(moved),
+        **fees.recorded(returned), **displacing.recorded(moved), **on_reserve(plan.reserved),
     )
     remember(member, request.key, request.fingerprint(), reservation, now)
     return reservation
@@ -131,7 +140,8 @@ def in_place_of(displaced: Reservation) -> BookingRequest:
     card_ids = displaced.allocations.order_by("gpu").values_list("gpu", flat=True)
     return BookingRequest(
         tuple(card_ids), displaced.start, displaced.end, displaced.tier, displaced.purpose, displaced.note,
-        may_move=displaced.may_move_until is not None, instead_of=displaced.pk,
+        may_move=displaced.may_move_until is not None, instead_of=displaced.pk, project_id=displaced.project_id,
+        expected_memory=displaced.expected_memory,
     )
 
 
@@ -161,7 +171,7 @@ def next_week(reservation_id: int, *, by: Member, key: str) -> BookingRequest:
     card_ids = found.allocations.order_by("gpu").values_list("gpu", flat=True)
     return BookingRequest(
         tuple(card_ids), _week_later(start, "start", lab.zone), _week_later(found.end, "end", lab.zone), found.tier,
-        found.purpose, key=key,
+        found.purpose, key=key, project_id=found.project_id, expected_memory=found.expected_memory,
     )
 
 

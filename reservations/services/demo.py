@@ -20,12 +20,12 @@ from django.core.management import call_command
 from django.utils.translation import gettext as _
 
 from .. import queries
-from ..models import Allocation, Gpu, Host, HostAccount, Member, Notification, Pool, Reservation, Ruling
+from ..models import Allocation, Gpu, Host, HostAccount, Member, Notification, Pool, Project, ProjectMember, Reservation, Ruling
 from ..rules.lifecycle import Status
 from ..rules.refusal import Refused
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
 from . import arbitration, booking, changes, conduct, people
-from .demo_people import FIRST_UID, HOSTS, PEOPLE, DemoHost, Person
+from .demo_people import FIRST_UID, HOSTS, PEOPLE, PROJECTS, DemoHost, Person
 
 DAYS_BACK, DAYS_AHEAD = 14, 7
 _HOUR = timedelta(hours=1)
@@ -50,6 +50,7 @@ def load(*, now: datetime) -> Access:
     people.set_up(lab_name=_("Demonstration lab"), zone="Asia/Shanghai", language="zh-hans", admin=None, now=now, simulated=True)
     password = secrets.token_urlsafe(9)
     members = _members(password, now)
+    _projects(members)
     cards = _cards(members)
     _weeks(members, cards, now)
     _record(members, now)
@@ -98,6 +99,13 @@ def _members(password: str, now: datetime) -> list[Member]:
         member.save()
         made.append(member)
     return made
+
+
+def _projects(members: list[Member]) -> None:
+    by_account = {person.account: member for member, person in zip(members, PEOPLE, strict=True)}
+    for demo in PROJECTS:
+        made = Project.objects.create(name=demo.name, advisor=by_account[demo.advisor])
+        ProjectMember.objects.bulk_create(ProjectMember(project=made, member=by_account[one]) for one in demo.members)
 
 
 def _cards(members: list[Member]) -> list[Gpu]:
@@ -164,11 +172,13 @@ def _wish(member: Member, person: Person, day: date, now: datetime, dice: random
 
 def _weeks(members: list[Member], cards: list[Gpu], now: datetime) -> None:
     dice = random.Random(20)  # noqa: S311  (the same lab every time; nothing secret)
+    projects = {member.pk: next(iter(queries.projects_of(member.pk)), None) for member in members}
     for wish in sorted(_wishes(members, now, dice), key=lambda wish: wish.at):
         host = dice.choice(HOSTS).name
         held = {one.card_id for one in queries.holdings_between([card.pk for card in cards], wish.start, wish.end)}
         free = [card.pk for card in cards if card.host.name == host and card.pk not in held][: wish.count]
-        request = booking.BookingRequest(tuple(free), wish.start, wish.end, wish.tier, wish.purpose)
+        project = projects[wish.member.pk] if wish.tier == "regular" else None
+        request = booking.BookingRequest(tuple(free), wish.start, wish.end, wish.tier, wish.purpose, project_id=project)
         try:
             made = booking.reserve(wish.member, request, now=wish.at)
         except Refused:

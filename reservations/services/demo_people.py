@@ -42,6 +42,22 @@ FIRST_UID = 2001
 
 
 @dataclass(frozen=True)
+class DemoProject:
+    """An invented project: the accounts of its advisor and of its members."""
+
+    name: str
+    advisor: str
+    members: tuple[str, ...]
+
+
+PROJECTS = (
+    DemoProject("视觉大模型", "gao", ("lin", "chen", "wang", "wu")),
+    DemoProject("Robot Learning", "solheim", ("zhou", "larsen", "moreau", "nair", "liu")),
+    DemoProject("医学影像", "gao", ("zhao", "chen", "nair")),
+)
+
+
+@dataclass(frozen=True)
 class DemoHost:
     """A simulated host: name, what its cards are called, and what one of them answers when idle."""
 

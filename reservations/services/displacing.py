@@ -12,8 +12,9 @@ from ..models import Allocation, Member, Notification, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
+from ..rules.projects import pays
 from ..rules.refusal import Code, refuse
-from . import audit, fees, former, outbox
+from . import audit, extension, fees, former, hours, outbox
 from .held import Held, Reason, held_by, post_both
 from .placing import allocate, cards_to_lock, facts_for
 
@@ -24,19 +25,19 @@ class Reach:
 
     reservations: frozenset[int] = frozenset()
     members: frozenset[int] = frozenset()
+    projects: frozenset[int] = frozenset()
     cards: frozenset[int] = frozenset()
 
 
 def reach(ask: rules.Ask, now: datetime) -> Reach:
-    """Everything booked in the way on the cards that the request may take, with its holders, cards and their pools."""
+    """Everything booked in the way on the cards that the request may take, with its people, projects, cards and their
+    pools."""
     if ask.start is None or ask.start <= now or ask.end <= ask.start:
         return Reach()  # a walk-in displaces nobody
     rivals = queries.rivals(cards_to_lock(ask), ask.start, ask.end)
-    cards = {card for _, _, card in rivals}
-    return Reach(
-        frozenset(pk for pk, _, _ in rivals), frozenset(holder for _, holder, _ in rivals),
-        frozenset(queries.pool_mates(cards)) if cards else frozenset(),
-    )
+    ids, cards = frozenset(pk for pk, _, _ in rivals), {card for _, _, card in rivals}
+    members, projects = queries.people_behind(ids) if ids else (frozenset(), frozenset())
+    return Reach(ids, members, projects, frozenset(queries.pool_mates(cards)) if cards else frozenset())
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
         if plan is None:
             reservation.displaced_by = by
             reservation.save(update_fields=["displaced_by"])
+            if not reservation.is_elastic:
+                hours.keep_valid(reservation, one.held.charge(), why=cause, lab=one.held.lab, now=now)
         else:
             _move_to(one, plan, facts, now)
         entry = audit.note(
@@ -112,7 +115,7 @@ def _new_place(one: Displaced, now: datetime) -> tuple[rules.Plan | None, rules.
     start, step = reservation.start, timedelta(seconds=lab.policy.raster_s)
     while latest is not None and start + length <= latest:
         plan = rules.decide(_as_asked(one, start, start + length), facts).plan
-        if plan is not None:
+        if plan is not None and not extension.collaborators_over(one.held, plan.held, now):
             return plan, facts
         start += step
     return None, facts
@@ -126,12 +129,13 @@ def _as_asked(one: Displaced, start: datetime, end: datetime) -> rules.Ask:
     at_most = one.held.prices[0][0]
     if len(kinds) > 1:
         return rules.Ask(
-            tuple(cards), start, end, reservation.tier, elastic=reservation.is_elastic, at_most=at_most
+            tuple(cards), start, end, reservation.tier, elastic=reservation.is_elastic, at_most=at_most,
+            project_id=reservation.project_id,
         )
     ((pool_id, model),) = kinds
     return rules.Ask(
         (), start, end, reservation.tier, len(rows), pool_id, model, elastic=reservation.is_elastic, at_most=at_most,
-        several_hosts=len({card.host for card in cards.values()}) > 1,
+        several_hosts=len({card.host for card in cards.values()}) > 1, project_id=reservation.project_id,
     )
 
 
@@ -142,6 +146,7 @@ def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime
     reservation.start, reservation.end, reservation.kind = plan.held.start, plan.held.end, plan.kind
     reservation.status, reservation.ended_at, reservation.placed_at = Status.BOOKED, None, now
     reservation.is_elastic = plan.is_elastic
+    reservation.project_pays, reservation.grant_id = pays(reservation.project_id, one.held.lab.policy), plan.grant_id
     reservation.version += 1
     reservation.save()
     allocate(reservation, plan, facts)
@@ -170,6 +175,7 @@ def bring_back(record: Iterable[Mapping[str, Any]], now: datetime) -> None:
         reservation.displaced_times -= 1
         if reservation.status == Status.DISPLACED:
             reservation.displaced_by = None
+            hours.take_back(reservation, now)
             former.restore_displaced(reservation, now)
         else:
             held = held_by(reservation)
@@ -180,13 +186,13 @@ def bring_back(record: Iterable[Mapping[str, Any]], now: datetime) -> None:
         outbox.write_brought_back(reservation, entry, one["version"], now)
 
 
-def undo_needs(record: Iterable[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
-    """The members and the cards that bringing these back touches: to lock them."""
-    ids = [one["id"] for one in record]
-    members = Reservation.objects.filter(pk__in=ids).values_list("holder", flat=True)
+def undo_needs(record: Iterable[Mapping[str, Any]]) -> Reach:
+    """The reservations that bringing these back touches, with their people, projects and cards: to lock them."""
+    ids = frozenset(one["id"] for one in record)
+    members, projects = queries.people_behind(ids) if ids else (frozenset(), frozenset())
     cards = {card for one in record for card in one["old"]["cards"]}
     cards |= set(Allocation.objects.filter(reservation__in=ids).values_list("gpu", flat=True))
-    return list(members), sorted(cards)
+    return Reach(ids, members, projects, frozenset(cards))
 
 
 # --- what follows from having displaced somebody -----------------------------------------------------------------------

@@ -13,22 +13,23 @@ from .held import Reason, held_by, on_its_cards, post, scaled
 
 
 def due(now: datetime) -> list[int]:
-    """Of each member's elastic reservations that have not started the one booked first, where its whole charge fits now."""
-    found: dict[int, Reservation] = {}
+    """Of each account's elastic reservations that have not started the one booked first, where its whole charge fits now."""
+    found: dict[tuple[int | None, int | None], Reservation] = {}
     for reservation in _waiting(now).select_related("holder"):
-        found.setdefault(reservation.holder_id, reservation)
+        found.setdefault(_account(reservation), reservation)
     return [one.pk for one in found.values() if _fits(one)]
 
 
 def settle(reservation_id: int, *, now: datetime) -> bool:
-    """Makes the reservation in-quota, if it is still the member's oldest and its whole charge still fits; says whether.
+    """Makes the reservation in-quota, if it is still its account's oldest and its whole charge still fits; says whether.
 
     None booked later overtakes it. Raises `locking.Busy`; the next sweep finds it again.
     """
-    holder = Reservation.objects.values_list("holder", flat=True).get(pk=reservation_id)
-    with on_its_cards(reservation_id, members=[holder]):
-        reservation = _waiting(now).select_related("holder").filter(holder=holder).first()
-        if reservation is None or reservation.pk != reservation_id or not _fits(reservation):
+    with on_its_cards(reservation_id, people=True):
+        reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
+        mine = _account(reservation)
+        oldest = next((one for one in _waiting(now) if _account(one) == mine), None)
+        if oldest is None or oldest.pk != reservation_id or not _fits(reservation):
             return False
         held = held_by(reservation)
         charge = held.charge()
@@ -39,6 +40,12 @@ def settle(reservation_id: int, *, now: datetime) -> bool:
         post(reservation, charge, Reason.IN_QUOTA, now)
         audit.note("in_quota", reservation, actor=None, origin="sweep", now=now)
         return True
+
+
+def _account(reservation: Reservation) -> tuple[int | None, int | None]:
+    """Whose account pays: the project's, or the holder's own (B5)."""
+    project = reservation.payer_id
+    return project, reservation.holder_id if project is None else None
 
 
 def _waiting(now: datetime) -> QuerySet[Reservation]:

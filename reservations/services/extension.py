@@ -12,9 +12,10 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.kinds import Kind
 from ..rules.lifecycle import Status
-from ..rules.quota import Price, allowance_units, charge, free_seconds
+from ..rules.projects import free_walk_in, grant_refusals_for, mode_refusals, pool_cap
+from ..rules.quota import Price, charge, free_seconds
 from ..rules.refusal import Alternative, Code, Refused, refuse
-from ..rules.supply import room_in_pool
+from ..rules.supply import reserve_taken, room_in_pool
 from ..rules.week import day_start, last_open_day, local_date, on_raster, round_to_raster, weeks_of
 from . import audit, fees, outbox
 from .held import (
@@ -34,7 +35,7 @@ from .held import (
     status_at,
     taken,
 )
-from .placing import facts_for
+from .placing import facts_for, on_reserve
 
 
 def extend(
@@ -76,6 +77,7 @@ def extend(
         entry = audit.note(
             "extend", reservation, actor=by, origin=origin, now=now,
             old_end=old_end.isoformat(), new_end=new_end.isoformat(), **pressed(pressed_by),
+            **on_reserve(_reserve_taken(held, added, facts)),
         )
         outbox.write_changed(reservation, entry, now)
         remember(by, key, fingerprint, reservation, now)
@@ -90,7 +92,7 @@ def longest_end(reservation: Reservation, *, now: datetime) -> datetime | None:
 def quota_for(
     held: Held, cards: Sequence[tuple[Price, int]], within: Interval | None = None
 ) -> list[rules.Refusal]:
-    """What the holder's weekly allowance says against these cards' time (the part inside `within`).
+    """What the account that pays says against these cards' time (the part inside `within`).
 
     Nothing of an elastic reservation: it is beyond the allowance as a whole (E4).
     """
@@ -105,19 +107,39 @@ def weeks_without_room(held: Held, cards: Sequence[tuple[Price, int]]) -> list[r
     """A refusal for each week of the holder's allowance that these cards' time overdraws (E2)."""
     lab = held.lab
     span = Interval(cards[0][0][0].interval.start, cards[0][0][-1].interval.end)
-    role = lab.policy.role(held.reservation.holder.role)
-    used = queries.units_used(held.reservation.holder_id, [week for week, _ in weeks_of(span, lab.zone)])
+    reservation = held.reservation
+    if free_walk_in(reservation.project_id, lab.policy, Kind(reservation.kind)):
+        return list(rules.free_refusals(cards, zone=lab.zone, policy=lab.policy, asked_start=None))
+    weeks = [week for week, _ in weeks_of(span, lab.zone)]
+    account = queries.account(reservation.holder, reservation.payer_id, weeks, lab)
     return list(
-        rules.quota_refusals(
-            cards, used=used, allowance=allowance_units(role.weekly_hours if role else 0), zone=lab.zone,
-            policy=lab.policy, asked_start=None,
-        )
+        rules.quota_refusals(cards, account=account, zone=lab.zone, policy=lab.policy, asked_start=None)
     )
 
 
 def refuse_return(held: Held, span: Interval, now: datetime) -> list[rules.Refusal]:
-    """What stands against holding `span` of the reservation again: too many walk-ins, or cards kept back (D2, G4, G7)."""
-    return [*_walk_in_refusals(held, span, now), *_reserve_refusals(held, span, _facts(held, span, now))]
+    """What stands against holding `span` of the reservation again: too many walk-ins, cards kept back, the project's cards
+    at once, its collaborators', the budget of its grant (B4, B6, C2, D2, G4, G7)."""
+    facts = _facts(held, span, now)
+    budget = [one for one in _grant_refusals(held, span, facts, live_only=True) if one.code == Code.GRANT_BUDGET]
+    return [
+        *_walk_in_refusals(held, span, now), *_reserve_refusals(held, span, facts), *_project_cap(held, span, facts),
+        *collaborators_over(held, span, now), *(rules.Refusal(one.code, one.facts) for one in budget),
+    ]
+
+
+def collaborators_over(
+    held: Held, span: Interval, now: datetime, *, cards: int | None = None
+) -> list[rules.Refusal]:
+    """A refusal for each collaborator who would hold too many cards at once in `span` (B4), with the reservation's or `cards`."""
+    refusals = []
+    cards = len(held.allocations) if cards is None else cards
+    people = Member.objects.filter(pk__in=held.reservation.collaborator_ids) if held.reservation.collaborator_ids else ()
+    for one in people:
+        own = [row for row in queries.holdings_of(one.pk, now) if row.reservation_id != held.reservation.pk]
+        for refusal in rules.crowd_refusals(span, cards, own, held.lab.policy, one.role):
+            refusals.append(rules.Refusal(Code.COLLABORATOR_CARDS, {"name": str(one), **refusal.facts}))
+    return refusals
 
 
 def _cut(price: Price, within: Interval) -> Price:
@@ -127,7 +149,8 @@ def _cut(price: Price, within: Interval) -> Price:
 
 def _facts(held: Held, added: Interval, now: datetime) -> rules.Facts:
     reservation = held.reservation
-    ask = rules.Ask(tuple(row.gpu_id for row in held.allocations), added.start, added.end, reservation.tier)
+    card_ids = tuple(row.gpu_id for row in held.allocations)
+    ask = rules.Ask(card_ids, added.start, added.end, reservation.tier, project_id=reservation.project_id)
     return facts_for(reservation.holder, ask, held.lab, now)
 
 
@@ -158,6 +181,14 @@ def _walk_in_refusals(held: Held, span: Interval, now: datetime) -> list[rules.R
     return list(rules.walk_in_card_refusals(span, len(held.allocations), own_others(held, now), held.lab.policy))
 
 
+def _reserve_taken(held: Held, added: Interval, facts: rules.Facts) -> int:
+    """How many cards the added time takes of emergency reserves (G4)."""
+    reservation = held.reservation
+    whole = Interval(reservation.start, added.end)
+    cards = [row.gpu_id for row in held.allocations]
+    return reserve_taken(cards, facts, added, Kind(reservation.kind), reservation.tier, whole=whole)
+
+
 def _reserve_refusals(held: Held, added: Interval, facts: rules.Facts) -> list[rules.Refusal]:
     """Cards that the pool keeps back from so long a reservation (G4, G7)."""
     whole = Interval(held.reservation.start, added.end)
@@ -169,6 +200,42 @@ def _reserve_refusals(held: Held, added: Interval, facts: rules.Facts) -> list[r
         if (pool.reserve or pool.quick) and room < count:
             refusals.append(rules.Refusal(Code.RESERVE_KEPT, {"reserve": pool.reserve, "quick": pool.quick}))
     return refusals
+
+
+def _project_cap(held: Held, span: Interval, facts: rules.Facts) -> list[rules.Refusal]:
+    """Too many cards of a pool at once for the project that pays (B6)."""
+    project = facts.project
+    if project is None or held.reservation.payer_id is None:
+        return []
+    others = [one for one in project.holdings if one.reservation_id != held.reservation.pk]
+    return [
+        refusal
+        for pool in facts.pools.values()
+        for refusal in pool_cap(
+            pool, sum(row.gpu_id in pool.card_ids for row in held.allocations), others, span, held.lab.policy, project.name
+        )
+    ]
+
+
+def _grant_refusals(held: Held, span: Interval, facts: rules.Facts, *, live_only: bool = False) -> list[rules.Refusal]:
+    """What the deadline grant of the reservation says of `span` beside what it holds (C2); nothing of what needs none.
+
+    `live_only`: a grant that is over says nothing.
+    """
+    reservation, policy = held.reservation, held.lab.policy
+    if reservation.tier not in policy.granted_tiers:
+        return []
+    grants = [one for one in (facts.project.grants if facts.project else ()) if one.id == reservation.grant_id]
+    if live_only and not grants:
+        return []
+    return list(grant_refusals_for(grants, span, len(held.allocations), reservation.tier, policy))
+
+
+def _mode_refusals(held: Held, facts: rules.Facts) -> list[rules.Refusal]:
+    """What the lab's scheduling mode says now (B5, E6), without ways out: an extension keeps project and tier."""
+    reservation = held.reservation
+    ask = rules.Ask((), None, reservation.end, reservation.tier, project_id=reservation.project_id)
+    return [rules.Refusal(one.code, one.facts) for one in mode_refusals(ask, facts, Kind(reservation.kind))][:1]
 
 
 def _longest(held: Held, now: datetime) -> datetime | None:
@@ -186,10 +253,15 @@ def _longest(held: Held, now: datetime) -> datetime | None:
     if limit <= reservation.end or not reservation.holder.is_approved:
         return None
     facts = _facts(held, Interval(reservation.end, limit), now)
-    if any(rules.service_refusals(facts.cards.values())):
+    limit = min(limit, facts.member_until or limit)
+    if limit <= reservation.end or any(rules.service_refusals(facts.cards.values())) or _mode_refusals(held, facts):
         return None
+    for refusal in _grant_refusals(held, Interval(reservation.end, limit), facts):
+        if refusal.alternative is None or "end" not in refusal.alternative.values:
+            return None
+        limit = min(limit, refusal.alternative.values["end"])
     found = _within_windows(held, limit, facts)
-    limit = _within_caps(held, found, now) if found else reservation.end
+    limit = _within_caps(held, found, facts, now) if found else reservation.end
     limit = _within_reserve(held, limit, facts)
     if limit <= reservation.end or _walk_in_refusals(held, Interval(reservation.end, limit), now):
         return None
@@ -230,14 +302,20 @@ def _within_reserve(held: Held, limit: datetime, facts: rules.Facts) -> datetime
     return next((turn for turn in possible if not _reserve_refusals(held, Interval(end, turn), facts)), end)
 
 
-def _within_caps(held: Held, limit: datetime, now: datetime) -> datetime:
-    """The latest end up to `limit` with no more cards at once than allowed."""
+def _within_caps(held: Held, limit: datetime, facts: rules.Facts, now: datetime) -> datetime:
+    """The latest end up to `limit` with no more cards at once than allowed to the holder, collaborators and the project."""
     own, policy, holder = own_others(held, now), held.lab.policy, held.reservation.holder
     end = held.reservation.end
-    turns = sorted({end, *(one.interval.start for one in own if one.interval.start > end)})
+    others = [*own, *(facts.project.holdings if facts.project else ())]
+    for pk in held.reservation.collaborator_ids:
+        others += queries.holdings_of(pk, now)
+    turns = sorted({end, *(one.interval.start for one in others if one.interval.start > end)})
     for turn in turns:  # more cards than the cap can only begin where the stretch or another reservation begins
+        if turn >= limit:
+            break
         instant = Interval(turn, turn + TINY)
-        if turn < limit and any(rules.crowd_refusals(instant, len(held.allocations), own, policy, holder.role)):
+        crowd = rules.crowd_refusals(instant, len(held.allocations), own, policy, holder.role)
+        if any(crowd) or _project_cap(held, instant, facts) or collaborators_over(held, instant, now):
             limit = turn
     return limit
 
@@ -276,12 +354,17 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
         *_reserve_refusals(held, added, facts),
     ]
     refusals += [rules.Refusal(one.code, one.facts, instead) for one in against]
+    refusals += _mode_refusals(held, facts)
+    if facts.member_until is not None and new_end > facts.member_until:
+        refusals.append(rules.Refusal(Code.AFTER_LAST_DAY, {"until": facts.member_until}, instead))
+    refusals += [rules.Refusal(one.code, one.facts, instead) for one in _grant_refusals(held, added, facts)]
     refusals += rules.service_refusals(facts.cards.values())
     refusals += taken(held, added, instead)
     refusals += _walk_in_refusals(held, added, now)
     refusals += rules.crowd_refusals(
         added, len(held.allocations), own_others(held, now), policy, reservation.holder.role
     )
+    refusals += [*_project_cap(held, added, facts), *collaborators_over(held, added, now)]
     prices = _prices(held, added, facts)
     refusals += quota_for(held, [(prices[row.gpu_id], row.weight) for row in held.allocations])
     if refusals:

@@ -20,6 +20,7 @@ def record(reservation: Reservation, card_ids: Iterable[int]) -> dict[str, Any]:
     return {
         "version": reservation.version, "start": reservation.start.isoformat(), "end": reservation.end.isoformat(),
         "cards": list(card_ids), "kind": str(reservation.kind), "rank_tier": reservation.rank_tier,
+        "project_pays": reservation.project_pays, "grant": reservation.grant_id,
         "is_elastic": reservation.is_elastic, "booked_at": reservation.booked_at.isoformat(),
     }
 
@@ -56,6 +57,7 @@ def restore_moved(held: Held, old: Mapping[str, Any], now: datetime) -> None:
         setattr(reservation, name, datetime.fromisoformat(old[name]))
     reservation.kind, reservation.rank_tier = old["kind"], old["rank_tier"]
     reservation.is_elastic = old.get("is_elastic", False)
+    reservation.project_pays, reservation.grant_id = old.get("project_pays", False), old.get("grant")
     before = Held(
         reservation,
         [

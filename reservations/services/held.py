@@ -77,19 +77,18 @@ def guarded() -> Iterator[None]:
 @contextmanager
 def locked(
     reservation_id: int, by: Member, action: permissions.Action, version: int | None, now: datetime,
-    also: Iterable[int] = (), with_members: Iterable[int] = (),
+    also: Iterable[int] = (), with_members: Iterable[int] = (), with_projects: Iterable[int] = (),
 ) -> Iterator[Held]:
     """The door to every change: lock, re-read, right to act, version. `also` names cards beside the reservation's,
-    `with_members` members beside its holder.
+    `with_members` and `with_projects` whose rows are locked beside those of its holder, collaborators and project.
 
     Raises `Refused`.
     """
-    found = Reservation.objects.filter(pk=reservation_id).values_list("holder", flat=True).first()
-    if found is None:
+    if not Reservation.objects.filter(pk=reservation_id).exists():
         raise refuse(Code.NOT_YOURS)
     # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
-    with guarded(), on_its_cards(reservation_id, members=[found, by.pk, *with_members], also=also):
-        reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
+    with guarded(), on_its_cards(reservation_id, members=[by.pk, *with_members], people=True, projects=with_projects, also=also):
+        reservation = Reservation.objects.select_related("holder", "project").get(pk=reservation_id)
         if not permissions.may(by, action, reservation):
             raise refuse(Code.NOT_YOURS)
         if version is not None and version != reservation.version:
@@ -98,16 +97,30 @@ def locked(
 
 
 @contextmanager
-def on_its_cards(reservation_id: int, *, members: Iterable[int] = (), also: Iterable[int] = ()) -> Iterator[None]:
-    """The lock over the cards of a reservation and of their pools. A move may give it others while we wait: then anew."""
-    members, also = list(members), list(also)
+def on_its_cards(
+    reservation_id: int, *, members: Iterable[int] = (), people: bool = False, projects: Iterable[int] = (),
+    also: Iterable[int] = (),
+) -> Iterator[None]:
+    """The lock over the cards of a reservation and of their pools. A move may give it others while we wait: then anew.
+
+    With `people` also over its project, its holder and its collaborators, whose sums a change rests on.
+    """
+    members, also, projects = list(members), list(also), list(projects)
     while True:
         card_ids = cards_of(reservation_id)
-        with locking.hold(members=members, cards=queries.pool_mates([*card_ids, *also])):
-            if cards_of(reservation_id) != card_ids:
+        theirs, project = _people_of(reservation_id) if people else ([], None)
+        whose = [*projects, *([] if project is None else [project])]
+        with locking.hold(members=[*members, *theirs], projects=whose, cards=queries.pool_mates([*card_ids, *also])):
+            if cards_of(reservation_id) != card_ids or (people and _people_of(reservation_id)[0] != theirs):
                 continue
             yield
             return
+
+
+def _people_of(reservation_id: int) -> tuple[list[int], int | None]:
+    """The holder with the collaborators who accepted, and the project, which never changes."""
+    reservation = Reservation.objects.get(pk=reservation_id)
+    return [reservation.holder_id, *sorted(reservation.collaborator_ids)], reservation.project_id
 
 
 def cards_of(reservation_id: int) -> list[int]:
@@ -140,9 +153,10 @@ def require(reservation: Reservation, new: Status, now: datetime) -> None:
 
 
 def own_processes_seen(held: Held) -> bool:
-    """Whether the sensor last saw processes of the holder on a card of the reservation."""
+    """Whether the sensor last saw processes of the holder or a collaborator on a card of the reservation (B4)."""
     states = CardState.objects.filter(gpu__in=[row.gpu_id for row in held.allocations])
-    return any(held.reservation.holder_id in state.owner_ids for state in states)
+    people = {held.reservation.holder_id, *held.reservation.collaborator_ids}
+    return any(people & set(state.owner_ids) for state in states)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -210,7 +224,7 @@ def post(
         [
             LedgerEntry(
                 member_id=reservation.holder_id, account=account, period=period, units=amount, reason=reason,
-                reservation=reservation, at=now,
+                reservation=reservation, at=now, project_id=reservation.payer_id if account != Account.FREE else None,
             )
             for period, amount in sorted(units.items())
             if amount

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from django.db import DatabaseError, OperationalError, connection, transaction
 
-from ..models import Gpu, Member
+from ..models import Gpu, Member, Project
 
 LOCK_WAIT_S = 3
 _POLL_S = (0.001, 0.02)
@@ -27,8 +27,10 @@ class Busy(Exception):
 
 
 @contextmanager
-def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[None]:
-    """A transaction that has locked these members, then these cards, each in order of their key.
+def hold(
+    *, members: Iterable[int] = (), projects: Iterable[int] = (), cards: Iterable[int] = ()
+) -> Iterator[None]:
+    """A transaction that has locked these members, then these projects, then these cards, each in order of their key.
 
     On SQLite the transaction itself is the lock (BEGIN IMMEDIATE: one writer). On PostgreSQL rows are locked
     `FOR NO KEY UPDATE`, which does not hinder foreign keys. Waits at most 3 s. Must be the outermost transaction: what
@@ -40,7 +42,7 @@ def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[
             if connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'")
-                for model, ids in ((Member, members), (Gpu, cards)):
+                for model, ids in ((Member, members), (Project, projects), (Gpu, cards)):
                     if wanted := sorted(set(ids)):
                         list(
                             model._default_manager.select_for_update(no_key=True)

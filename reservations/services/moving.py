@@ -13,10 +13,11 @@ from .. import permissions
 from ..models import AuditEntry, Member, Reservation
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
+from ..rules.projects import pays
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, displacing, fees, former, outbox
+from . import audit, displacing, extension, fees, former, outbox
 from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, remember, repeated, set_status, status_at
-from .placing import allocate, facts_for
+from .placing import allocate, facts_for, on_reserve
 
 _UNDONE = ("undo_booking", "undo_move")
 
@@ -39,7 +40,8 @@ def move(
         cards = wanted or cards_of(reservation_id)
         reach = displacing.reach(rules.Ask(tuple(cards), start, end, ""), now)
         with locked(
-            reservation_id, by, permissions.Action.MOVE, None, now, also=[*cards, *reach.cards], with_members=reach.members
+            reservation_id, by, permissions.Action.MOVE, None, now, also=[*cards, *reach.cards], with_members=reach.members,
+            with_projects=reach.projects,
         ) as held:
             if done := repeated(by, key, fingerprint):
                 return done
@@ -66,7 +68,9 @@ def _move(
     former.let_go(held)
     post_both(held, None, Reason.MOVED, now, sign=-1)
     fees.keep(held, now, former.keep_rows(held, reservation.version))
-    ask = rules.Ask(old_cards if wanted is None else wanted, start, end, reservation.tier)
+    ask = rules.Ask(
+        old_cards if wanted is None else wanted, start, end, reservation.tier, project_id=reservation.project_id
+    )
     facts = facts_for(reservation.holder, ask, lab, now)
     decision = rules.decide(ask, facts)
     plan = decision.plan
@@ -74,6 +78,8 @@ def _move(
         raise Refused(decision.refusals)
     if not plan.displaced <= reach.reservations:
         return None
+    if over := extension.collaborators_over(held, plan.held, now, cards=len(plan.card_ids)):
+        raise Refused(over)
     kept_time = plan.held.start <= held.interval.start and held.interval.end <= plan.held.end
     cooled = None
     if not (kept_time and set(old_cards) <= set(plan.card_ids)):
@@ -84,6 +90,7 @@ def _move(
     length_over = reservation.may_move_until - reservation.end if reservation.may_move_until else None
     reservation.start, reservation.end, reservation.kind = plan.held.start, plan.held.end, plan.kind
     reservation.is_elastic, reservation.rank_tier = plan.is_elastic, plan.rank[1]
+    reservation.project_pays, reservation.grant_id = pays(reservation.project_id, lab.policy), plan.grant_id
     reservation.may_move_until = None if length_over is None else plan.held.end + length_over
     reservation.placed_at = None
     reservation.status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
@@ -96,7 +103,8 @@ def _move(
     placed = displacing.place_anew(displaced, reservation, cause="move", now=now)
     entry = audit.note(
         "move", reservation, actor=by, origin=origin, now=now, old=old, new=former.record(reservation, plan.card_ids),
-        **fees.recorded(returned), **displacing.recorded(placed), **({} if cooled is None else {"cooled": cooled}),
+        **fees.recorded(returned), **displacing.recorded(placed), **on_reserve(plan.reserved),
+        **({} if cooled is None else {"cooled": cooled}),
     )
     outbox.write_changed(reservation, entry, now)
     return reservation
@@ -111,8 +119,11 @@ def undo(
     what it was; refused when its old cards, hours or room were taken meanwhile. So is what it displaced, unless an owner
     has acted since. Repeating an undo that was done returns the reservation as it stands.
     """
-    members, cards = displacing.undo_needs(_displaced_by_last_act(reservation_id))
-    with locked(reservation_id, by, permissions.Action.UNDO, None, now, also=cards, with_members=members) as held:
+    needs = displacing.undo_needs(_displaced_by_last_act(reservation_id))
+    with locked(
+        reservation_id, by, permissions.Action.UNDO, None, now, also=needs.cards, with_members=needs.members,
+        with_projects=needs.projects,
+    ) as held:
         reservation = held.reservation
         last = _last_act(reservation.pk)
         if last is not None and last.verb in _UNDONE:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..models import AuditEntry, Demerit, Member, Notification, Reservation
+from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation
 from ..rules.policy import Policy
 
 
 def write(
     kind: Notification.Kind, member: Member, *, key: str, due_at: datetime,
-    reservation: Reservation | None = None, demerit: Demerit | None = None,
+    reservation: Reservation | None = None, demerit: Demerit | None = None, grant: DeadlineGrant | None = None,
 ) -> None:
     """Queues one message in the caller's transaction; the same `key` a second time writes nothing."""
     Notification.objects.bulk_create(
         [
             Notification(
-                key=key, kind=kind, member=member, reservation=reservation, demerit=demerit,
+                key=key, kind=kind, member=member, reservation=reservation, demerit=demerit, grant=grant,
                 reservation_version=reservation.version if reservation else None, due_at=due_at,
             )
         ],

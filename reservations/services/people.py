@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -91,7 +91,7 @@ def join(token: str, *, email: str, name: str, password: str, language: str, now
 
 def revoke(invite_id: int, *, by: Member, now: datetime) -> None:
     """Ends an invite: nobody more joins with it."""
-    _admin(by)
+    require_admin(by)
     with transaction.atomic():
         row = Invite.objects.select_for_update().get(pk=invite_id)
         if row.uses_left:
@@ -101,7 +101,7 @@ def revoke(invite_id: int, *, by: Member, now: datetime) -> None:
 
 def approve(member_id: int, *, by: Member, now: datetime) -> Member:
     """Lets somebody who waits take part (B2); somebody approved stays so."""
-    _admin(by)
+    require_admin(by)
     with locking.hold(members=[member_id]):
         member = Member.objects.get(pk=member_id)
         if member.approval != Member.Approval.APPROVED:
@@ -112,23 +112,27 @@ def approve(member_id: int, *, by: Member, now: datetime) -> Member:
 
 
 def change(
-    member_id: int, *, by: Member, now: datetime, role: str, is_arbiter: bool, is_admin: bool, is_active: bool
+    member_id: int, *, by: Member, now: datetime, role: str, is_arbiter: bool, is_admin: bool, is_active: bool,
+    ends_on: date | None = None,
 ) -> Member:
-    """Sets role and duties of a member, and whether they may sign in. Members are never deleted.
+    """Sets role and duties of a member, whether they may sign in, and their last day (B2). Members are never deleted.
 
     Somebody deactivated is signed out everywhere at once, and an old cookie does not come back to life later. Raises
     `Refused` for a role that the policy does not know, and when no admin would be left.
     """
-    _admin(by)
+    require_admin(by)
     if queries.lab_facts().policy.role(role) is None:
         raise refuse(Code.ROLE_UNKNOWN, role=role)
     # All admins are locked: two of them who remove each other at once must not leave the lab without one.
-    with locking.hold(members=[member_id, *_admins()]):
+    with locking.hold(members=[member_id, *admins()]):
         member = Member.objects.get(pk=member_id)
-        others = [pk for pk in _admins() if pk != member_id]
-        if not others and member_id in _admins() and not (is_admin and is_active):
+        others = [pk for pk in admins() if pk != member_id]
+        if not others and member_id in admins() and not (is_admin and is_active):
             raise refuse(Code.LAST_ADMIN)
-        wanted = {"role": role, "is_arbiter": is_arbiter, "is_admin": is_admin, "is_active": is_active}
+        wanted = {
+            "role": role, "is_arbiter": is_arbiter, "is_admin": is_admin, "is_active": is_active, "ends_on": ends_on,
+            "left_at": None if is_active else member.left_at,  # back again
+        }
         changed: dict[str, Any] = {
             name: [getattr(member, name), value] for name, value in wanted.items() if getattr(member, name) != value
         }
@@ -138,8 +142,11 @@ def change(
             setattr(member, name, value)
         member.save(update_fields=list(changed))
         if not is_active:
-            _end_sessions(member)
-        audit.note("change_member", member, actor=by, origin="page", now=now, **changed)
+            end_sessions(member)
+        said: dict[str, Any] = {
+            name: [str(one) if isinstance(one, date) else one for one in values] for name, values in changed.items()
+        }
+        audit.note("change_member", member, actor=by, origin="page", now=now, **said)
     return member
 
 
@@ -148,7 +155,7 @@ def add_account(member_id: int, *, host_id: int, unix_name: str, uid: int, by: M
 
     Raises `Refused` when the name or the uid is somebody's on that host; ValueError for root, who is nobody.
     """
-    _admin(by)
+    require_admin(by)
     if uid == 0:
         raise ValueError("uid 0 is root: its processes are nobody's")
     try:
@@ -165,7 +172,7 @@ def add_account(member_id: int, *, host_id: int, unix_name: str, uid: int, by: M
 
 def remove_account(member_id: int, account_id: int, *, by: Member, now: datetime) -> None:
     """Unties a Unix account from its member; removing it twice changes nothing more."""
-    _admin(by)
+    require_admin(by)
     with transaction.atomic():
         account = HostAccount.objects.filter(pk=account_id, member=member_id).first()
         if account is None:
@@ -182,17 +189,20 @@ def choose_language(member: Member, language: str) -> None:
     Member.objects.filter(pk=member.pk).exclude(language=language).update(language=language)
 
 
-def _admin(by: Member) -> None:
+def require_admin(by: Member) -> None:
+    """Refuses whoever is no admin."""
     if not permissions.may(by, permissions.Action.ADMINISTER):
         raise refuse(Code.NOT_YOURS)
 
 
-def _admins() -> list[int]:
+def admins() -> list[int]:
+    """The admins of the lab, in the order of locks."""
     rows = Member.objects.filter(is_admin=True, is_active=True, approval=Member.Approval.APPROVED)
     return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
-def _end_sessions(member: Member) -> None:
+def end_sessions(member: Member) -> None:
+    """Signs the member out everywhere."""
     rows = UserSession.objects.filter(user=member)
     Session.objects.filter(session_key__in=list(rows.values_list("session_key", flat=True))).delete()
     rows.delete()

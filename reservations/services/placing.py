@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from .. import queries
 from ..models import Allocation, Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.interval import Interval
+from ..rules.policy import Scheduling
+from ..rules.projects import pays
 from ..rules.quota import price_to_json
 from ..rules.rank import standing
 from ..rules.week import local_date, weeks_of
@@ -35,17 +38,29 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
     lowered = standing(queries.open_demerit_points(member, now), lab.policy)
     cooling = member.no_displacing_until is not None and now < member.no_displacing_until
     pools = queries.pools(sorted({card.pool_id for card in cards.values()}), lab)
+    account = queries.account(member, ask.project_id if pays(ask.project_id, lab.policy) else None, weeks, lab)
+    # Which projects the member has matters for what may be booked, or offered instead, save in `person` mode without one.
+    asks_projects = ask.project_id is not None or lab.policy.mode != Scheduling.PERSON
+    mates = sorted({card_id for pool in pools.values() for card_id in pool.card_ids})
     days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
     return rules.Facts(
         now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
         member_role=member.role, cards=cards if not ask.is_named else queries.named(cards, ask.card_ids), pools=pools,
         holdings=queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
         own=queries.holdings_of(member.pk, now), own_future=queries.future_count(member.pk, now),
-        used=queries.units_used(member.pk, weeks), free_used=queries.free_seconds_used(member.pk, days[:400]),
+        used=account.used, free_used=queries.free_seconds_used(member.pk, days[:400]),
         used_last=queries.card_used_last(member.pk) if not ask.is_named else None,
         steps=lowered.steps, may_displace=lowered.may_displace and not cooling,
-        no_displacing_until=member.no_displacing_until if cooling else None, mates=cards,
+        no_displacing_until=member.no_displacing_until if cooling else None, mates=cards, grants=account.grants,
+        projects=queries.projects_of(member.pk) if asks_projects else {},
+        project=None if ask.project_id is None else queries.project_facts(ask.project_id, mates, lab, now),
+        member_until=queries.last_instant(member, lab), rules_accepted=member.accepted_rules >= lab.rules_version,
     )
+
+
+def on_reserve(reserved: int) -> dict[str, Any]:
+    """What the audit keeps of the use of emergency reserve cards, which is public (G4)."""
+    return {"reserve": reserved} if reserved else {}
 
 
 def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> None:

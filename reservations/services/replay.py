@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ from .. import queries
 from ..models import Allocation, Gpu, Host, LedgerEntry, Member, Notification, Pool, Reservation
 from ..rules.kinds import freezes_at
 from ..rules.lifecycle import Status
-from ..rules.policy import PRESETS, REPLAY, Policy
+from ..rules.policy import PRESETS, REPLAY, Policy, Scheduling
 from ..rules.refusal import Refused
 from ..rules.week import round_to_raster
 from . import booking, changes, people
@@ -326,7 +326,8 @@ def moment(job: Job, asked: Asked, policy: Policy, zone: ZoneInfo) -> datetime:
 class _Replay:
     def __init__(self, log: Log, policy_name: str, asked: Asked) -> None:
         self.log, self.policy_name, self.asked = log, policy_name, asked
-        self.policy, self.zone = POLICIES[policy_name], ZoneInfo(log.zone)
+        # A log knows people and no projects: each job draws on its person's hours (B5).
+        self.policy, self.zone = replace(POLICIES[policy_name], mode=Scheduling.PERSON), ZoneInfo(log.zone)
         self.agenda = _Agenda()
         self.made = 0
         self.overran = self.overrun_s = 0

@@ -12,6 +12,7 @@ from ..models import Lab, Member, Reservation, SpecialDay
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.policy import PRESETS, Policy
+from ..rules.projects import pays
 from ..rules.refusal import Code, refuse
 from . import audit, locking
 from .placing import facts_for
@@ -52,17 +53,24 @@ def dry_run(policy: Policy, *, now: datetime) -> list[Effect]:
 
 def _codes(row: Reservation, lab: queries.LabFacts) -> tuple[Code, ...]:
     card_ids = tuple(sorted(row.allocations.values_list("gpu", flat=True)))
-    ask = rules.Ask(card_ids, row.start, row.end, row.tier)
+    ask = rules.Ask(card_ids, row.start, row.end, row.tier, project_id=row.project_id)
     facts = facts_for(row.holder, ask, lab, row.booked_at)
     charged: dict[Any, int] = {}
-    for entry in row.ledger.filter(account="quota"):
+    for entry in row.ledger.filter(account="quota", project=row.project_id if pays(row.project_id, lab.policy) else None):
         charged[entry.period] = charged.get(entry.period, 0) + entry.units
+    project = facts.project
+    if project is not None:
+        held = queries.grant_used([row.grant_id], of=row.pk) if row.grant_id else {}
+        project = replace(
+            project, holdings=[one for one in project.holdings if one.reservation_id != row.pk],
+            grants=[replace(one, left=one.left + held.get(one.id, 0)) for one in project.grants],
+        )
     without = replace(
         facts,
         holdings=[one for one in facts.holdings if one.reservation_id != row.pk],
         own=[one for one in facts.own if one.reservation_id != row.pk],
         own_future=max(facts.own_future - 1, 0),
-        used={week: units - charged.get(week, 0) for week, units in facts.used.items()},
+        used={week: units - charged.get(week, 0) for week, units in facts.used.items()}, project=project,
     )
     return tuple(refusal.code for refusal in rules.decide(ask, without).refusals)
 

@@ -20,6 +20,8 @@ from .. import forms, labels, queries
 from ..models import Reservation
 from ..rules.instead import may_help
 from ..rules.lifecycle import Status
+from ..rules.policy import Policy, Scheduling
+from ..rules.projects import pays
 from ..rules.refusal import Alternative, Code, Refusal, Refused
 from ..rules.week import NoSuchLocalTime, local_date
 from ..services import booking, locking, moving, slots
@@ -86,7 +88,7 @@ def _others(
     """Other slots as buttons, where a time or cards were refused."""
     if not may_help(codes):
         return ()
-    values = [one.alternative.values for one in allowed if one.alternative]
+    values = [one.alternative.values for one in allowed if one.alternative and "start" in one.alternative.values]
     return refused.others(
         slots.alternatives_for(request.user, asked, request.now), asked, {(one["start"], one["end"]) for one in values}
     )
@@ -97,21 +99,34 @@ def _with_allowed(
 ) -> Iterator[Refusal]:
     """The refusals with ways out that would really be booked: one that meets another refusal is followed further, and
     left out when it leads nowhere or where another button leads already."""
-    offered: set[tuple[datetime | None, datetime]] = set()
+    offered: set[tuple[object, ...]] = set()
     for refusal in refusals:
         way = refusal.alternative and _allowed(request, asked, refusal.alternative)
-        if way and (way.start, way.end) not in offered:
-            offered.add((way.start, way.end))
-            yield replace(refusal, alternative=Alternative({"start": way.start, "end": way.end}))
+        key = (way.start, way.end, way.project_id, way.tier) if way else ()
+        if refusal.alternative and way and key not in offered:
+            offered.add(key)
+            yield replace(refusal, alternative=Alternative(_changed(asked, way, refusal.alternative)))
         else:
             yield replace(refusal, alternative=None)
+
+
+def _changed(asked: BookingRequest, way: BookingRequest, first: Alternative) -> dict[str, Any]:
+    """What the button of a way out changes: the times, and project and tier where they are others."""
+    values: dict[str, Any] = {}
+    if (way.project_id, way.tier) == (asked.project_id, asked.tier) or (way.start, way.end) != (asked.start, asked.end):
+        values |= {"start": way.start, "end": way.end}
+    if way.project_id != asked.project_id:
+        values |= {"project": way.project_id, "project_name": first.values.get("project_name", "")}
+    if way.tier != asked.tier:
+        values["tier"] = way.tier
+    return values
 
 
 def _allowed(request: HttpRequest, asked: BookingRequest, way: Alternative) -> BookingRequest | None:
     """What the way out comes to, when it is allowed within a few steps."""
     for _step in range(_STEPS):
-        times = {name: value for name, value in way.values.items() if name in ("start", "end")}
-        asked = replace(asked, **times)
+        names = {"start": "start", "end": "end", "project": "project_id", "tier": "tier"}
+        asked = replace(asked, **{names[name]: value for name, value in way.values.items() if name in names})
         refusals = booking.check(request.user, asked, now=request.now)
         if not refusals:
             return asked
@@ -198,8 +213,8 @@ def _page(
         key = forms.new_key()
     context = {
         **_choices(request, data), "times": times, "reasons": reasons, "others": others, "errors": found, "key": key,
-        "other_errors": [one for name, problems in found.items() if name in ("key", "tier") for one in problems],
-        "note": data.get("note", "")[:200], "has_refusals": bool(reasons or found),
+        "other_errors": [one for name, problems in found.items() if name in ("key", "tier", "project") for one in problems],
+        "note": data.get("note", "")[:200], "memory": data.get("memory", "")[:6], "has_refusals": bool(reasons or found),
         "now_local": _local(request.now),
         # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
         "pressed": int(pressed) if pressed else 0,
@@ -218,8 +233,13 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
             Choice(cardlook.look(gpu, request.now, holds[gpu.pk]), holds[gpu.pk], gpu.pk in ticked)
         )
     policy = request.lab.policy
-    tiers = [code for code in policy.tiers if code not in policy.granted_tiers]
-    tier = data.get("tier") if data.get("tier") in tiers else ("regular" if "regular" in tiers else tiers[0] if tiers else "")
+    projects = queries.projects_of(request.user.pk)
+    chosen = _chosen_project(data, projects, policy)
+    tiers = _tiers(projects, policy, request)
+    usual = "regular" if "regular" in tiers else tiers[0] if tiers else ""
+    if chosen is None and policy.mode == Scheduling.MIXED:
+        usual = next(iter(policy.free_tiers), usual)
+    tier = data.get("tier") if data.get("tier") in tiers else usual
     purpose = data.get("purpose") if data.get("purpose") in Reservation.Purpose.values else Reservation.Purpose.TRAINING
     return {
         "hosts": hosts,
@@ -227,10 +247,38 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         "purposes": [(code, labels.PURPOSE[code], code == purpose) for code in Reservation.Purpose],
         "lengths": [hours for hours in LENGTHS if hours * 3600 <= policy.longest_s],
         "balances": [
-            (labels.day(one.week), labels.hours(max(one.left, 0)), labels.hours(one.allowance))
-            for one in queries.balances(request.user, request.lab, request.now)
+            (
+                labels.day(one.week), labels.hours(one.left), labels.hours(one.allowance),
+                labels.hours(one.extra) if one.extra else "",
+            )
+            for one in queries.balances(
+                request.user, request.lab, request.now, project=chosen if pays(chosen, policy) else None
+            )
         ],
+        "projects": [(pk, name, pk == chosen) for pk, name in projects.items()], "chosen": chosen,
+        "balance_of": projects.get(chosen, "") if pays(chosen, policy) and chosen else "",
+        # Who belongs to no project is told what that means before they press.
+        "without": "" if projects else str(policy.mode), "free_tiers": [labels.tier(code) for code in policy.free_tiers],
+        "may_book_without": policy.mode != Scheduling.PROJECT,
         "most_cards": policy.cards_at_once,
         "displacement": policy.displacement or policy.elastic, "may_move": data.get("may_move", ""),
         "moving_tiers": _(", ").join(str(labels.TIER.get(code, code)) for code in policy.moving_tiers),
     }
+
+
+def _chosen_project(data: QueryDict, projects: Mapping[int, str], policy: Policy) -> int | None:
+    """The project that the form shows: as sent, else the only one there is where projects pay."""
+    sent = data.get("project")
+    if sent is not None:
+        found = forms.card_ids(data, "project")[0] if sent else None
+        return found if found in projects else None
+    return next(iter(projects)) if len(projects) == 1 and policy.mode != Scheduling.PERSON else None
+
+
+def _tiers(projects: Mapping[int, str], policy: Policy, request: HttpRequest) -> list[str]:
+    """The tiers to choose from: those that need a grant only with one in force, and without any project what is left."""
+    granted = any(queries.tier_grants(pk, request.lab.zone, request.now) for pk in projects)
+    tiers = [code for code in policy.tiers if granted or code not in policy.granted_tiers]
+    if not projects and policy.mode == Scheduling.MIXED:
+        tiers = [code for code in tiers if code in policy.free_tiers]
+    return tiers

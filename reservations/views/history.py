@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from .. import labels
 from ..models import AuditEntry
@@ -43,8 +44,17 @@ def _moved(change: Mapping[str, Any]) -> str:
     return _("moved from %(old)s to %(new)s") % {"old": old, "new": new}
 
 
+def _booked(change: Mapping[str, Any]) -> str:
+    reserve = change.get("reserve")
+    if not isinstance(reserve, int) or not reserve:
+        return _("booked")
+    return ngettext(
+        "booked, with %(n)d card of the emergency reserve", "booked, with %(n)d cards of the emergency reserve", reserve
+    ) % {"n": reserve}
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "reserve": lambda change: _("booked"),
+    "reserve": _booked,
     "release": lambda change: _("released"),
     "undo_release": lambda change: _("release undone"),
     "cancel": lambda change: _("cancelled"),
@@ -56,6 +66,11 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "placed": lambda change: _("displaced and moved by LabGPU"),
     "brought_back": lambda change: _("back in its place: what displaced it was undone"),
     "in_quota": lambda change: _("now within quota"),
+    "retier": lambda change: _("deadline grant revoked, now %(tier)s") % {"tier": labels.tier(change.get("new", ""))},
+    "invite_collaborator": lambda change: _("%(name)s asked to join") % {"name": change.get("name", "")},
+    "accept_collaboration": lambda change: _("joined"),
+    "decline_collaboration": lambda change: _("declined or left"),
+    "remove_collaborator": lambda change: _("%(name)s removed") % {"name": change.get("name", "")},
     "active": lambda change: _("started"),
     "finished": lambda change: _("ended as booked"),
 }

@@ -294,7 +294,7 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
         asked = asked.again()  # another press may have extended it after it was read here, and all presses say the same
     reservation, now = asked.reservation, asked.now
     rows = looks.cards_of(reservation.pk)
-    seen = looks.looks(rows, reservation.holder_id, now)
+    seen = looks.looks(rows, looks.people_of(reservation), now)
     ended = reservation.ended_at or reservation.end
     undo_until = _may_undo_until(asked) if page.state == "released" else None
     context: dict[str, Any] = {

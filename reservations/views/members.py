@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -13,12 +15,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from .. import labels, queries
 from ..forms_people import AccountForm, InviteForm, MemberForm
+from ..forms_projects import HoursForm, LeaveForm
 from ..models import Invite, Member
 from ..request import LabRequest
 from ..rules.refusal import Refused
-from ..services import people
+from ..services import leaving, people, projects
 from . import errors
 from .access import admin_required
+from .projects import hour_rows
 
 
 @require_safe
@@ -75,7 +79,7 @@ def invite_revoke(request: LabRequest, pk: int) -> HttpResponse:
 def member(request: LabRequest, pk: int) -> HttpResponse:
     """One member: role, duties, sign-in, Unix accounts."""
     listed = _listed(pk)
-    initial = {name: getattr(listed.member, name) for name in ("role", "is_arbiter", "is_admin", "is_active")}
+    initial = _initial(listed.member)
     if request.method != "POST":
         return _one(request, listed)
     form = MemberForm(request.POST, policy=request.lab.policy, initial=initial)
@@ -133,6 +137,48 @@ def account_remove(request: LabRequest, pk: int, account_pk: int) -> HttpRespons
     return _to("member", pk)
 
 
+@require_POST
+@admin_required
+@errors.patient
+def member_hours(request: LabRequest, pk: int) -> HttpResponse:
+    """Gives the member hours once (E5)."""
+    listed = _listed(pk)
+    form = HoursForm(request.POST, auto_id="hours_%s")
+    if not form.is_valid():
+        return _one(request, listed, hours_form=form)
+    try:
+        projects.give_hours(member_id=pk, by=request.user, now=request.now, **form.cleaned_data)
+    except Refused as refused:
+        return _one(request, listed, hours_form=form, refusals=errors.said(refused))
+    messages.success(request, _("Given."))
+    return _to("member", pk)
+
+
+@require_POST
+@admin_required
+@errors.patient
+def member_leave(request: LabRequest, pk: int) -> HttpResponse:
+    """Lets the member leave the lab; doing it twice is the same (B2)."""
+    listed = _listed(pk)
+    form = _leave_form(listed.member, request.POST)
+    if not form.is_valid():
+        return _one(request, listed, leave_form=form)
+    try:
+        leaving.leave(pk, successor_id=form.cleaned_data["successor"], by=request.user, now=request.now)
+    except Refused as refused:
+        return _one(request, listed, leave_form=form, refusals=errors.said(refused))
+    messages.success(request, _("%(name)s has left the lab.") % {"name": listed.member.name})
+    return _to(settings.LOGIN_REDIRECT_URL) if request.user.pk == pk else _to("member", pk)
+
+
+def _leave_form(member: Member, data: QueryDict | None = None) -> LeaveForm:
+    return LeaveForm(data, members=[one for one in queries.members_in() if one.pk != member.pk], auto_id="leave_%s")
+
+
+def _initial(member: Member) -> dict[str, Any]:
+    return {name: getattr(member, name) for name in ("role", "is_arbiter", "is_admin", "is_active", "ends_on")}
+
+
 def _listed(pk: int) -> queries.ListedMember:
     listed = queries.member_listed(pk)
     if listed is None:
@@ -143,15 +189,19 @@ def _listed(pk: int) -> queries.ListedMember:
 def _one(
     request: LabRequest, listed: queries.ListedMember, *, form: MemberForm | None = None,
     account_form: AccountForm | None = None, refusals: list[errors.Said] | None = None,
+    hours_form: HoursForm | None = None, leave_form: LeaveForm | None = None,
 ) -> HttpResponse:
-    initial = {name: getattr(listed.member, name) for name in ("role", "is_arbiter", "is_admin", "is_active")}
-    form = form or MemberForm(policy=request.lab.policy, initial=initial)
+    form = form or MemberForm(policy=request.lab.policy, initial=_initial(listed.member))
+    hours_form = hours_form or HoursForm(auto_id="hours_%s")
+    leave_form = leave_form or _leave_form(listed.member)
     hosts = queries.hosts_named()
     account_form = account_form or AccountForm(hosts=hosts)
-    refused = bool(refusals) or form.is_bound or account_form.is_bound
+    refused = bool(refusals) or any(one.is_bound for one in (form, account_form, hours_form, leave_form))
     context = {
         "listed": listed, "member": listed.member, "form": form, "account_form": account_form, "has_hosts": bool(hosts),
-        "refusals": refusals or [],
+        "refusals": refusals or [], "hours_form": hours_form, "leave_form": leave_form,
+        "hours": hour_rows(queries.hour_grants(request.now, member=listed.member.pk)),
+        "leads": [one.name for one in queries.projects_listed() if one.advisor_id == listed.member.pk],
     }
     return render(request, "members/member.html", context, status=422 if refused else 200)
 

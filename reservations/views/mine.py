@@ -124,7 +124,7 @@ def _week(one: WeekBalance) -> Week:
     percent = min(one.used * 100 // one.allowance, 100) if one.allowance else 100 if one.used else 0
     return Week(
         _("Week of %(day)s") % {"day": labels.day(one.week)}, labels.hours(one.used), labels.hours(one.allowance),
-        labels.hours(max(one.left, 0)), max(percent, 0),
+        labels.hours(one.left), max(percent, 0),
     )
 
 

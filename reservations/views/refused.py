@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.http import HttpResponse
+from django.shortcuts import resolve_url
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from .. import forms, labels
 from ..rules.instead import How
@@ -22,6 +25,14 @@ from . import cardlook
 _CONFLICTS = {Code.CARD_TAKEN, Code.STALE, Code.KEY_REUSED}
 
 
+# Where to go first.
+_PAGES = {
+    Code.HOUSE_RULES: ("house-rules", gettext_lazy("Read the house rules")),
+    Code.TIER_NEEDS_GRANT: ("projects", gettext_lazy("Projects")),
+    Code.NOT_IN_PROJECT: ("projects", gettext_lazy("Projects")),
+}
+
+
 @dataclass(frozen=True)
 class Instead:
     """A button: what it says and the value it submits."""
@@ -32,19 +43,30 @@ class Instead:
 
 @dataclass(frozen=True)
 class Reason:
+    """Why not, with its rule, buttons for what would be allowed, and a page where something is to be done first."""
+
     sentence: str
     rule: str
     instead: tuple[Instead, ...]
+    page: str = ""
+    page_words: str = ""
 
 
-def reasons(refusals: Iterable[Refusal]) -> tuple[Reason, ...]:
-    """All reasons, each sentence once with all its ways out."""
+def reasons(refusals: Iterable[Refusal], *, times_only: bool = False) -> tuple[Reason, ...]:
+    """All reasons, each sentence once with all its ways out; with `times_only` without other projects and tiers."""
     found: dict[tuple[str, str], list[Instead]] = {}
+    pages: dict[tuple[str, str], tuple[str, str]] = {}
     for refusal in refusals:
-        ways = found.setdefault((labels.sentence(refusal), refusal.rule), [])
-        if refusal.alternative and (value := forms.pack(refusal.alternative)):
+        said = labels.sentence(refusal), refusal.rule
+        ways = found.setdefault(said, [])
+        if refusal.code in _PAGES:
+            name, words = _PAGES[refusal.code]
+            pages[said] = resolve_url(name), str(words)
+        if refusal.alternative is None or (times_only and not {"start", "end"} & set(refusal.alternative.values)):
+            continue
+        if value := forms.pack(refusal.alternative):
             ways.append(Instead(_words(refusal.alternative, twice=refusal.code == Code.TIME_TWICE), value))
-    return tuple(Reason(sentence, rule, tuple(ways)) for (sentence, rule), ways in found.items())
+    return tuple(Reason(*said, tuple(ways), *pages.get(said, ())) for said, ways in found.items())
 
 
 def others(
@@ -102,6 +124,8 @@ def _words(alternative: Alternative, *, twice: bool) -> str:
         one = timezone.localtime(start or end)
         offset = one.strftime("%z")
         return f"{labels.instant(one)} (UTC{offset[:3]}:{offset[3:]})"
+    if "project" in values or "tier" in values:
+        return _other_words(values)
     if start and end:
         return _("Book %(period)s") % {"period": cardlook.period_words(start, end)}
     if end:
@@ -109,3 +133,13 @@ def _words(alternative: Alternative, *, twice: bool) -> str:
     if start:
         return _("From %(time)s") % {"time": labels.instant(start)}
     return _("From now on")
+
+
+def _other_words(values: Mapping[str, Any]) -> str:
+    """Another project, none, or another tier, in words."""
+    tier = labels.tier(values["tier"]) if "tier" in values else ""
+    if values.get("project"):
+        return _("For the project %(project)s") % {"project": values.get("project_name", values["project"])}
+    if "project" in values:
+        return _("On your own hours, as %(tier)s") % {"tier": tier} if tier else _("On your own hours")
+    return _("As %(tier)s") % {"tier": tier}

@@ -14,12 +14,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import forms, labels, queries
-from ..models import Reservation
+from ..models import Collaborator, Reservation
 from ..permissions import Action, may
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster
 from ..services import booking, changes, extension, locking, moving, slots
+from ..services.collaborators import MOST
 from . import cardlook, history, refused
 from .access import lead, member_required
 from .book import booked_words, schedule_with, undo_tag
@@ -105,13 +106,14 @@ def reservation(request: HttpRequest, pk: int) -> HttpResponse:
     found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
     if found is None or not may(request.user, Action.SEE_SCHEDULE, found):
         raise Http404
-    return _show(request, found)
+    return show(request, found)
 
 
-def _show(
+def show(
     request: HttpRequest, found: Reservation, *, reasons: tuple[refused.Reason, ...] = (), status: int = 200,
     still_running: bool = False, changed: bool = False, action: Action | None = None, errors: Sequence[str] = (),
 ) -> HttpResponse:
+    """The reservation as a page, or for htmx as its panel alone."""
     template = "reservations/_panel.html" if request.htmx else "reservations/reservation.html"
     context = {**_context(request, found), "reasons": reasons, "still_running": still_running, "changed": changed}
     context |= {"field_errors": errors, "refused": str(action or ""), "ways": _ways(request, found, action)}
@@ -139,7 +141,9 @@ def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
         "tier_words": labels.TIER.get(found.tier, found.tier),
         "letter": labels.TIER_LETTER.get(found.tier, ""),
         "purpose_words": labels.PURPOSE.get(found.purpose, found.purpose),
+        "memory": found.expected_memory >> 30 if found.expected_memory else None,
         "own": found.holder_id == request.user.pk,
+        **_company(request, found, status),
         "shows_note": may(request.user, Action.SEE_NOTE, found) and bool(found.note),
         "actions": actions(request, found),
         "others": _others(request, found),
@@ -156,6 +160,20 @@ def _others(request: HttpRequest, found: Reservation) -> tuple[refused.Instead, 
     if found.status != Status.DISPLACED or not may(request.user, Action.REPLACE, found):
         return ()
     return refused.others(slots.instead_of(found, request.now), booking.in_place_of(found), ())
+
+
+def _company(request: HttpRequest, found: Reservation, status: Status) -> dict[str, Any]:
+    """Its collaborators, and what the reader may say to it: ask, take away, accept or decline (B4)."""
+    rows = queries.collaborators_of(found.pk)
+    lives = status in (Status.BOOKED, Status.ACTIVE)
+    asks = lives and may(request.user, Action.COLLABORATE, found)
+    there = {found.holder_id, *(row.member_id for row in rows)}
+    mine = next((row for row in rows if row.member_id == request.user.pk), None)
+    return {
+        "company": rows, "takes_away": asks, "invited": bool(mine and lives and mine.state == Collaborator.State.INVITED),
+        "shares": bool(mine and lives and mine.state == Collaborator.State.ACCEPTED),
+        "people": [one for one in queries.members_in() if one.pk not in there] if asks and len(rows) < MOST else [],
+    }
 
 
 def _shown(request: HttpRequest, name: str, booked: datetime) -> str:
@@ -191,24 +209,25 @@ def _act(
     try:
         write(_version(request))
     except _Unreadable as problem:
-        return _show(request, found, errors=(str(problem),), status=422, action=action)
+        return show(request, found, errors=(str(problem),), status=422, action=action)
     except Refused as problem:
         if Code.NOT_YOURS in problem.codes:
             raise Http404 from None
         refusals = problem.refusals
     except locking.Busy:
-        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
+        return refused.retry(show(request, found, reasons=refused.busy(), status=409))
     found = queries.reservation_detail(pk)
     assert found is not None  # no reservation is ever deleted
     if refusals:
         running = any(refusal.code == Code.STILL_RUNNING for refusal in refusals)
-        return _show(
-            request, found, reasons=refused.reasons(refusals), status=refused.status(refusals), still_running=running,
+        return show(
+            request, found, reasons=refused.reasons(refusals, times_only=True), status=refused.status(refusals),
+            still_running=running,
             action=action,
         )
     messages.success(request, done, extra_tags=undo_tag(request, found) if undoable else "")
     if request.htmx:
-        return _show(request, found, changed=True)
+        return show(request, found, changed=True)
     return lead(request, resolve_url("mine") if request.POST.get("back") == "mine" else resolve_url("reservation", pk))
 
 
@@ -319,14 +338,14 @@ def again(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         made = booking.again(pk, by=request.user, now=request.now, key=_needed_key(request))
     except _Unreadable as problem:
-        return _show(request, found, errors=(str(problem),), status=422)
+        return show(request, found, errors=(str(problem),), status=422)
     except Refused as problem:
-        return _show(
+        return show(
             request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals),
             action=Action.AGAIN,
         )
     except locking.Busy:
-        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
+        return refused.retry(show(request, found, reasons=refused.busy(), status=409))
     words = booked_words(made.allocations.count(), made)
     messages.success(request, words, extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))

@@ -38,7 +38,7 @@ def main(stored: int) -> None:
     lab = people.set_up(
         lab_name="Bench", zone="UTC", language="en", admin=None, now=now,
         policy={
-            "opens_days": 366, "cards_at_once": 1000, "open_future": 10**6,
+            "mode": "person", "opens_days": 366, "cards_at_once": 1000, "open_future": 10**6,
             "roles": {"phd": {"weekly_hours": 10**6}},
         },
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reservations.models import Project, ProjectMember
 from reservations.services import booking
 from tests.concurrency.test_race_to_book import exceptions
 from tests.rig import checkers, databases, world
@@ -91,6 +92,41 @@ def test_control_without_the_lock_more_is_granted(rush: Rush, crew: Crew, plain:
     assert max(granted(events).values()) > rush.fit
     if "weekly_hours" in rush.policy:
         assert checkers.overdrawn(plain, rush.policy["weekly_hours"]) != []
+
+
+def _for_a_project(without: list[str], crew: Crew, plain: Any) -> list[Event]:
+    """Ten members of one project with room for ten hours ask at once for two hours each, each on a card of their own."""
+    lab = world.make(members=10, cards=10, mode="mixed", project_share=100)
+    vision = Project.objects.create(name="Vision", advisor=lab.member(0), weekly_hours=10)
+    ProjectMember.objects.bulk_create(ProjectMember(project=vision, member_id=pk) for pk in lab.members)
+    plans = []
+    for number, (member, card) in enumerate(zip(lab.members, lab.cards, strict=True)):
+        plan = Plan(f"c{number:02}", member)
+        plan.steps += [
+            {
+                "op": "create", "member": member, "cards": [card], "project": vision.pk, "insist": True,
+                "start": (WEDNESDAY + step * 2 * HOUR).isoformat(), "end": (WEDNESDAY + (step + 1) * 2 * HOUR).isoformat(),
+                "now": world.MORNING.isoformat(),
+            }
+            for step in range(3)
+        ]
+        plans.append(plan)
+    return crew.race(plans, 3, without=without)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_b5_e2_members_of_one_project_never_overdraw_it_together(crew: Crew, plain: Any) -> None:
+    events = _for_a_project([], crew, plain)
+    assert exceptions(events) == []
+    assert sum(event.ok for event in events) == 5
+    assert {code for one in events for code in one.answer.get("refused", ())} == {"quota"}
+    sums = checkers.rows(plain, "SELECT SUM(units) FROM reservations_ledgerentry WHERE project_id IS NOT NULL")
+    assert sums == [(10 * 36_000_000,)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_control_without_the_lock_a_project_is_overdrawn(crew: Crew, plain: Any) -> None:
+    assert sum(event.ok for event in _for_a_project(["lock"], crew, plain)) > 5
 
 
 if not databases.is_postgres():

@@ -19,7 +19,8 @@ from .test_choice_of_cards import CASES, ZONE, agrees, at, span
 
 # Nothing refuses but D, E4 and G.
 POLICY = Policy(
-    granted_tiers=(), windows=(), cards_at_once=WITHOUT_LIMIT, open_future=WITHOUT_LIMIT, roles={"phd": Role(WITHOUT_LIMIT)},
+    mode="person", granted_tiers=(), windows=(),
+    cards_at_once=WITHOUT_LIMIT, open_future=WITHOUT_LIMIT, roles={"phd": Role(WITHOUT_LIMIT)},
 )
 
 

@@ -116,6 +116,18 @@ row("again instead", """
     POST other    L    L    W    404  404  404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
+# The holder alone asks and takes away; of an invitation only who is invited learns anything (B4).
+row("collaborator-invite collaborator-remove", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+# `own`: a reservation to which this column is invited.
+row("collaboration", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
 # The bearer acts as the member whom the token names, whoever is signed in (K4). What is wrong with a token is never told,
 # save that it has expired. A link does the one thing it is for: `crossed` is a good token pressed for something else.
 row("link", """
@@ -163,6 +175,56 @@ row("case-rule", """
     POST own      -    L    W    403  403  403  403  -
     POST other    L    L    W    404  303+ 404  404  -
     POST missing  L    L    W    404  404  404  404  C
+""")
+
+# === projects, grants, house rules ====================================================================================
+group("projects")
+# Everybody sees projects and grants (C2). `own`: a project of which this column is a member.
+row("projects", """
+    GET           L    L    W    200  200  200  200  C
+    POST          L    L    W    403  403  303+ 403  C
+""")
+row("project", """
+    GET own       -    L    W    200  200  200  200  -
+    GET other     L    L    W    200  200  200  200  -
+    GET missing   L    L    W    404  404  404  404  C
+""")
+row("project-change project-hours", """
+    POST own      -    L    W    403  403  303+ 403  -
+    POST other    L    L    W    403  403  303+ 403  -
+    POST missing  L    L    W    403  403  404  403  C
+""")
+# Its advisor and admins say who belongs: `led` is a project that this column leads.
+row("project-member-add project-member-remove", """
+    POST led      -    L    W    303+ 303+ 303+ 303+ -
+    POST own      -    L    W    403  403  303+ 403  -
+    POST other    L    L    W    403  403  303+ 403  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+row("grant-request", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    403  403  403  403  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+# The project's advisor decides a first grant, not an arbiter nor an admin; nobody decides what they asked for (B3).
+row("grant-decide", """
+    POST led      -    L    W    303+ 303+ 303+ 303+ -
+    POST own      -    L    W    403  403  403  403  -
+    POST other    L    L    W    403  403  403  403  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+row("grant-revoke", """
+    POST led      -    L    W    303+ 303+ 303+ 303+ -
+    POST own      -    L    W    303+ 303+ 303+ 303+ -      # asked for by themselves
+    POST other    L    L    W    403  303+ 403  403  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+row("house-rules", """
+    GET           L    L    W    200  200  200  200  C
+    POST          L    L    W    303  303  303  303  C      # this lab has none
+""")
+row("house-rules-text", """
+    POST          L    L    W    403  403  303+ 403  C
 """)
 
 # === joining, set-up, language, health ===============================================================================
@@ -229,6 +291,16 @@ row("member", """
 """)
 row("member-approve", """
     POST own      -    L    W    403  403  303  403  -      # nobody lets themselves in; an admin is in already
+    POST other    L    L    W    403  403  303+ 403  -
+    POST missing  L    L    W    403  403  404  403  C
+""")
+row("member-hours", """
+    POST own      -    L    W    403  403  303+ 403  -
+    POST other    L    L    W    403  403  303+ 403  -
+    POST missing  L    L    W    403  403  404  403  C
+""")
+row("member-leave", """
+    POST own      -    L    W    403  403  422  403  -      # the last admin stays
     POST other    L    L    W    403  403  303+ 403  -
     POST missing  L    L    W    403  403  404  403  C
 """)
@@ -311,7 +383,8 @@ row("usersessions_list", """
 # For admins of the lab alone, for raw repair. Its sign-in is the site's own (AU-13). Nothing is added or deleted there.
 REPAIRED = "member host gpu pool"
 SHOWN = (
-    "lab hostaccount invite cardstate reservation allocation ledgerentry demerit case ruling notification auditentry"
+    "lab hostaccount invite cardstate reservation allocation ledgerentry demerit case ruling notification auditentry project "
+    "projectmember deadlinegrant hourgrant collaborator"
 )
 ALL = f"{REPAIRED} {SHOWN}"
 

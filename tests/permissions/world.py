@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from reservations import links, models
 from reservations.models import (
     CardState,
     Case,
+    DeadlineGrant,
     Demerit,
     Gpu,
     Host,
@@ -35,10 +37,20 @@ from reservations.models import (
     Invite,
     Member,
     Pool,
+    Project,
     Reservation,
     Ruling,
 )
-from reservations.services import arbitration, changes, conduct, people, setup
+from reservations.services import (
+    arbitration,
+    changes,
+    collaborators,
+    conduct,
+    grants,
+    people,
+    projects,
+    setup,
+)
 from tests import factories as make
 from tests.factories import NOW, at
 
@@ -74,10 +86,12 @@ _SOMEBODY = (
 )
 # Fields of the forms beyond those that the good form below fills in.
 _OPTIONAL = {
-    "book": {"start", "note", "use", "length"}, "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
+    "book": {"start", "note", "use", "length", "project", "memory", "may_move"},
+    "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
     "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"},
     "instead": {"use", "key"}, "undo-booking": {"back"},
-    "member": {"is_arbiter", "is_admin", "is_active"},
+    "member": {"is_arbiter", "is_admin", "is_active", "ends_on"}, "projects": {"weekly_hours"},
+    "project-change": {"weekly_hours", "is_open"},
     "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
     "account_login": {"next", "remember"}, "admin:reservations_gpu_change": {"memory_total", "bus_id"},
     "admin:reservations_host_change": {"has_reader"}, "admin:reservations_member_change": {"language", "zone"},
@@ -194,10 +208,16 @@ class World:
     sessions: dict[str, Session] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
     alike: Rows = field(default_factory=dict)
+    shared: dict[str, Reservation] = field(default_factory=dict)  # of somebody else's, to which this person is invited
+    joined: dict[str, Project] = field(default_factory=dict)  # of which this person is a member
+    led: dict[str, Project] = field(default_factory=dict)  # which this person leads
+    asked: dict[str, DeadlineGrant] = field(default_factory=dict)  # by this person, for a project led by somebody else
+    waits: dict[str, DeadlineGrant] = field(default_factory=dict)  # for this person to decide
     free: list[Gpu] = field(default_factory=list)
     link_file: tuple[Path, str] | None = None
     # by their name in the table: rows and tokens that nobody owns
     waiting: Member | None = None
+    helper: int = 0  # invited to everybody's coming reservation, a member of every project that they lead
     accounts: list[HostAccount] = field(default_factory=list)
     invite: str = ""
     over: str = ""
@@ -307,6 +327,7 @@ def _make() -> World:
                 world.demerits[name] = issued
     world.free = [next(cards) for _ in range(4)]
     _further(world, host)
+    _shared(world)
     for name in WHO:
         for where in ("elsewhere", "here"):
             client = Client()
@@ -321,6 +342,25 @@ def _make() -> World:
         sync_user_email_address(one)  # each has asked for a new password before
     world.freeze()
     return world
+
+
+def _shared(world: World) -> None:
+    """Projects, grants and collaborations: each person is a member of one project, leads another, and is invited once."""
+    admin, chief, helper = world.people["admin"], make.member("Chief", role="staff"), make.member("Helper")
+    for number, (name, one) in enumerate(world.people.items()):
+        world.joined[name] = make.project(f"joined by {name}", one, advisor=chief)
+        world.led[name] = make.project(f"led by {name}", helper, advisor=one)
+        days = {"deadline": date(2026, 12, 20), "first_day": date(2026, 12, 1), "last_day": date(2026, 12, 20)}
+        world.asked[name] = grants.request(
+            world.joined[name].pk, reason="a paper", card_hours=10, by=one, now=NOW, **days
+        )
+        world.waits[name] = grants.request(world.led[name].pk, reason="a paper", card_hours=10, by=helper, now=NOW, **days)
+        gpu = Gpu.objects.order_by("-pk")[number]
+        world.shared[name] = make.reservation(helper if name != "gone" else chief, [gpu], 26 + 2 * number, 27 + 2 * number)
+        collaborators.invite(world.shared[name].pk, one.pk, by=world.shared[name].holder, now=NOW)
+        collaborators.invite(world.coming[name].pk, helper.pk, by=one, now=NOW)
+    projects.give_hours(member_id=helper.pk, hours=5, last_day=date(2026, 12, 20), reason="a course", by=admin, now=NOW)
+    world.helper = helper.pk
 
 
 def _further(world: World, host: Host) -> None:
@@ -374,7 +414,14 @@ def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         return {"pk": MISSING if found == "missing" else world.cases[name].pk}
     if route == "dispute":
         return {"pk": MISSING if found == "missing" else world.demerits[name].pk}
-    if route in ("member", "account-add"):
+    if route in ("collaborator-invite", "collaborator-remove"):
+        wanted = {"pk": MISSING if found == "missing" else world.coming[name].pk}
+        return wanted | ({"member_pk": world.helper} if route == "collaborator-remove" else {})
+    if route == "collaboration":
+        return {"pk": MISSING if found == "missing" else (world.shared if found == "own" else world.active)[name].pk}
+    if route.startswith(("project-", "grant-")) or route == "project":
+        return _project_kwargs(world, route, column, found)
+    if route in ("member", "account-add", "member-hours", "member-leave"):
         return {"pk": MISSING if found == "missing" else world.people[name].pk}
     if route == "member-approve":
         there = world.people.get(column) if found == "own" else world.waiting
@@ -398,6 +445,18 @@ def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             return {"uidb36": "1", "key": "no-such-key"}
         return world.reset
     return _admin_kwargs(route, found)
+
+
+def _project_kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
+    if found == "missing":
+        return {"pk": MISSING} | ({"member_pk": MISSING} if route == "project-member-remove" else {})
+    name = "other" if found == "other" else column
+    if route in ("grant-decide", "grant-revoke"):
+        return {"pk": (world.waits if found == "led" else world.asked)[name].pk}
+    project = (world.led if found == "led" else world.joined)[name]
+    if route == "project-member-remove":
+        return {"pk": project.pk, "member_pk": project.members.order_by("pk")[0].member_id}
+    return {"pk": project.pk}
 
 
 def _token(world: World, found: str) -> str:
@@ -462,6 +521,19 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         "host-add": lambda: {"name": "gpu-new", "has_reader": "on"},
         "host-reader": lambda: {"has_reader": "no"},
         "card-service": lambda: {"service": "out_of_service", "reason": "fan"},
+        "collaborator-invite": lambda: {"member": world.people["superuser" if column != "superuser" else "member"].pk},
+        "collaborator-remove": dict, "collaboration": lambda: {"answer": "yes"},
+        "projects": lambda: {"name": "New", "advisor": world.people["other"].pk},
+        "project-change": lambda: {"name": "Renamed", "advisor": world.people["other"].pk, "is_open": "on"},
+        "project-member-add": lambda: {"member": world.people["superuser" if column != "superuser" else "member"].pk},
+        "project-hours": _hours, "member-hours": _hours, "member-leave": lambda: {"successor": world.helper},
+        "grant-request": lambda: {
+            "deadline": "2026-12-20", "first_day": "2026-12-01", "last_day": "2026-12-10", "card_hours": "40",
+            "reason": "a paper",
+        },
+        "grant-decide": lambda: {"outcome": "granted", "reason": "It is due."},
+        "grant-revoke": lambda: {"reason": "It is over."},
+        "house-rules": lambda: {"version": 0}, "house-rules-text": lambda: {"text": "Be fairer."},
         "member": lambda: {
             "role": "undergraduate", "is_active": "on", **({"is_admin": "on"} if found == "own" else {}),
         },
@@ -483,6 +555,10 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
     if route in plain:
         return plain[route]()
     return _admin_body(world, route)
+
+
+def _hours() -> dict[str, Any]:
+    return {"hours": "10", "last_day": "2026-12-20", "reason": "a course"}
 
 
 def _email(column: str) -> str:

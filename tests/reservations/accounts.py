@@ -38,8 +38,8 @@ def free_hours(who: Member) -> dict[date, float]:
 
 
 def preset(name: str, **changes: Any) -> Lab:
-    """The lab under a preset, with what is named changed."""
-    return lab(balanced=True, **(PRESETS[name].to_json() | changes))
+    """The lab under a preset, by person, with what is named changed."""
+    return lab(balanced=True, **(PRESETS[name].to_json() | {"mode": "person"} | changes))
 
 
 def seen_free(*gpus: Gpu) -> None:

@@ -104,7 +104,8 @@ class Client:
         member = Member.objects.get(pk=asked["member"]) if "member" in asked else self.member
         if op == "create":
             request = booking.BookingRequest(
-                tuple(asked["cards"]), _when(asked["start"]), datetime.fromisoformat(asked["end"]), key=asked.get("key", "")
+                tuple(asked["cards"]), _when(asked["start"]), datetime.fromisoformat(asked["end"]), key=asked.get("key", ""),
+                project_id=asked.get("project"),
             )
             return {**_granted(booking.reserve(member, request, now=now)), "cards": asked["cards"]}
         if op == "advance":

@@ -34,7 +34,9 @@ def _unsorted() -> Any:
     from reservations.models import Gpu
 
     @contextmanager
-    def hold(*, members: Iterable[int] = (), cards: Iterable[int] = ()) -> Iterator[None]:
+    def hold(
+        *, members: Iterable[int] = (), projects: Iterable[int] = (), cards: Iterable[int] = ()
+    ) -> Iterator[None]:
         with transaction.atomic():
             with connections["default"].cursor() as cursor:
                 cursor.execute("SET LOCAL deadlock_timeout = '20ms'")  # a second each would make the control slow

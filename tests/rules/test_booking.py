@@ -26,7 +26,9 @@ def at(hours: float) -> datetime:
 
 
 # One rate at all hours, walk-ins like any reservation: what these tables are not about.
-PLAIN = Policy(windows=(), walk_in_free_hours=0, walk_in_longest_s=72 * 3600, walk_in_cards=4, elastic=False)
+PLAIN = Policy(
+    mode="person", windows=(), walk_in_free_hours=0, walk_in_longest_s=72 * 3600, walk_in_cards=4, elastic=False
+)
 
 
 def check(wish: Ask, known: Facts) -> list[Refusal]:

@@ -21,7 +21,7 @@ from reservations.rules.windows import Timetable
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 NOW = datetime(2026, 11, 30, 6, tzinfo=UTC)  # Monday 14:00 in the lab: Tuesday freezes at 20:00
-POLICY = Policy(windows=())
+POLICY = Policy(mode="person", windows=())
 REGULAR, EXPLORATION = (0, 1), (0, 2)
 
 

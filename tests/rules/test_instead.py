@@ -183,7 +183,7 @@ def test_alternatives_take_few_questions(monkeypatch: pytest.MonkeyPatch, ask: A
 
     monkeypatch.setattr(slots, "decide", counting)
     monkeypatch.setattr(instead, "decide", counting)
-    policy = replace(BALANCED, roles={"phd": Role(150)})
+    policy = replace(BALANCED, mode="person", roles={"phd": Role(150)})
     alternatives(ask, large(policy, free))
     assert len(questions) <= 25
 

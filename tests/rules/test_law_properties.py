@@ -36,7 +36,7 @@ CARDS = {
     )
     for number in range(1, 9)
 }
-TIGHT = replace(STRICT, roles={"phd": Role(40)}, walk_in_free_hours=2, walk_in_cards=2, cards_at_once=3)
+TIGHT = replace(STRICT, mode="person", roles={"phd": Role(40)}, walk_in_free_hours=2, walk_in_cards=2, cards_at_once=3)
 
 
 def _pools(policy: Policy, reserve: int, quick: int) -> dict[int, PoolFacts]:

@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
     "elastic": (False, True, True),
     "one_step_points": (1, 1, 2),
     "two_steps_points": (2, 3, 4),
+    "project_weekly_hours": (120, 240, 480),
 }
 WEEKLY_HOURS = {
     "undergraduate": (12, 20, 40),
@@ -40,11 +41,14 @@ WEEKLY_HOURS = {
 IN_EVERY_PRESET: dict[str, Any] = {
     "raster_s": 15 * MINUTE, "shortest_s": 30 * MINUTE, "opens_at": "12:00", "form_age_s": 5 * MINUTE,  # A1, A4
     "tiers": ("deadline", "regular", "exploration"), "granted_tiers": ("deadline",),  # C1, C2
+    "mode": "mixed", "free_tiers": ("exploration",), "project_share": 50,  # B5, B6
+    "grant_days": 28, "grant_again_days": 90, "no_arbiter_s": 24 * HOUR,  # C2, B3
     "freezes_at": "20:00",  # D1
     "closes_at": "18:00", "safe_after": 2, "moving_tiers": ("exploration",), "may_move_s": 48 * HOUR,
     "cool_down_s": 7 * DAY,  # D4-D6
     "elastic_within_s": 48 * HOUR, "elastic_safe_s": 2 * HOUR,  # E4
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
+    "returned_late_s": 48 * HOUR, "returned_valid_s": 7 * DAY,
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR,  # F1, G4, G7
     "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
     "overrun_first_sight_s": 60 * MINUTE, "overrun_unwaited_s": 60 * MINUTE, "samples_in_a_row": 3, "clock_tolerance_s": 30,
@@ -54,14 +58,6 @@ IN_EVERY_PRESET: dict[str, Any] = {
 # Numbers of N and of the text that decide nothing yet: the setting, what brings it, strict, balanced, friendly. What
 # comes leaves this table and goes into one of the two above, with the numbers written here.
 LATER: dict[str, tuple[str, Any, Any, Any]] = {
-    "project_weekly_hours": ("projects (B6)", 120, 240, 480),
-    "mode": ("projects (B5)", "mixed", "mixed", "mixed"),
-    "project_share": ("projects (B6)", 50, 50, 50),
-    "free_tiers": ("projects (B5)", ("exploration",), ("exploration",), ("exploration",)),
-    "grant_days": ("deadline grants (C2)", 28, 28, 28),
-    "grant_again_days": ("deadline grants (C2)", 90, 90, 90),
-    "returned_late_s": ("displacement and maintenance (E3)", 48 * HOUR, 48 * HOUR, 48 * HOUR),
-    "returned_valid_s": ("displacement and maintenance (E3)", 7 * DAY, 7 * DAY, 7 * DAY),
     "confirmation": ("confirmation (H2)", True, True, False),
     "no_show_s": ("no-shows (H2)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "confirmed_no_show_s": ("no-shows (H2)", 60 * MINUTE, 60 * MINUTE, 60 * MINUTE),
@@ -172,6 +168,7 @@ def test_n_replay_has_no_limits_and_is_not_offered() -> None:
     assert min(REPLAY.longest_s, REPLAY.walk_in_longest_s, REPLAY.opens_days * DAY) >= a_year
     assert min(REPLAY.cards_at_once, REPLAY.open_future, REPLAY.walk_in_cards) >= more_than_any_lab
     assert min(role.weekly_hours for role in REPLAY.roles.values()) >= more_than_any_lab
+    assert (REPLAY.mode, REPLAY.project_share) == ("person", 100) and REPLAY.project_weekly_hours >= more_than_any_lab
 
 
 UNUSUAL = Policy(windows=(

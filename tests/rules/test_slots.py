@@ -28,7 +28,8 @@ SHANGHAI, NEW_YORK = ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York")
 NOW = datetime(2026, 11, 30, 6, tzinfo=UTC)  # Monday 14:00 in the lab
 WEEK, NEXT_WEEK = date(2026, 11, 30), date(2026, 12, 7)
 QUARTER = timedelta(minutes=15)
-PLAIN = Policy(windows=(), walk_in_free_hours=0, elastic=False)
+BY_PERSON = replace(BALANCED, mode="person")
+PLAIN = Policy(mode="person", windows=(), walk_in_free_hours=0, elastic=False)
 DAYTIME: dict[str, Any] = {"opens": time(9), "shuts": time(18)}
 
 
@@ -266,7 +267,7 @@ CARDS = {
     for number in range(1, 9)
 }
 WINDOWS = [
-    (), BALANCED.windows, (Window(1, Mode.CLOSED, days=Days.WORKING, **DAYTIME),), (Window(1, Mode.LONG),),
+    (), BY_PERSON.windows, (Window(1, Mode.CLOSED, days=Days.WORKING, **DAYTIME),), (Window(1, Mode.LONG),),
     (Window(1, Mode.LONG), Window(2, Mode.WALK_IN, days=Days.WORKING, **DAYTIME)),
     (Window(1, Mode.OPEN, 200, Days.WORKING, **DAYTIME, most_inside=timedelta(hours=2)), Window(2, Mode.CLOSED, pool_id=2)),
     (Window(1, Mode.OPEN, 0, Days.REST), Window(2, Mode.OPEN, 300, Days.WORKING, **DAYTIME)),
@@ -282,7 +283,7 @@ def known(draw: st.DrawFn) -> Facts:
     ]))
     windows = draw(st.sampled_from(WINDOWS))
     policy = replace(
-        BALANCED, windows=windows, opens_days=draw(st.sampled_from([1, 3, 14])), cards_at_once=draw(st.sampled_from([2, 3, 9])),
+        BY_PERSON, windows=windows, opens_days=draw(st.sampled_from([1, 3, 14])), cards_at_once=draw(st.sampled_from([2, 3, 9])),
         walk_in_longest_s=draw(st.sampled_from([3600, 8 * 3600])), raster_s=draw(st.sampled_from([900, 1800, 3600])),
         walk_in_free_hours=draw(st.sampled_from([0, 4])), roles={"phd": Role(draw(st.sampled_from([4, 20, 100])))},
         walk_in_cards=draw(st.sampled_from([1, 4])), shortest_s=1800,
@@ -399,7 +400,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Ask]:
     return questions
 
 
-def large(policy: Policy = BALANCED, free: range = range(0), kept: tuple[int, int] = (0, 0), **changes: Any) -> Facts:
+def large(policy: Policy = BY_PERSON, free: range = range(0), kept: tuple[int, int] = (0, 0), **changes: Any) -> Facts:
     """64 cards of two pools on eight hosts, held to the last for 14 days but for those in `free`."""
     cards = {n: Card(n, f"h{n // 8}:{n % 8}", 100 + n // 32 * 150, True, 1 + n // 32, f"h{n // 8}", f"{n:02}") for n in range(64)}
     table = Timetable(policy.windows, SHANGHAI, {})
@@ -417,9 +418,9 @@ def large(policy: Policy = BALANCED, free: range = range(0), kept: tuple[int, in
 
 
 FULL = {WEEK: allowance_units(100), NEXT_WEEK: allowance_units(98), date(2026, 12, 14): allowance_units(100)}
-ONLY_SHORT_WALK_INS = replace(BALANCED, windows=(Window(1, Mode.WALK_IN),), walk_in_longest_s=3600)
-WITHOUT_ELASTIC = replace(BALANCED, elastic=False)
-THREE_HOURS_A_DAY = replace(BALANCED, windows=(Window(1, Mode.OPEN, most_inside=timedelta(hours=3)),))
+ONLY_SHORT_WALK_INS = replace(BY_PERSON, windows=(Window(1, Mode.WALK_IN),), walk_in_longest_s=3600)
+WITHOUT_ELASTIC = replace(BY_PERSON, elastic=False)
+THREE_HOURS_A_DAY = replace(BY_PERSON, windows=(Window(1, Mode.OPEN, most_inside=timedelta(hours=3)),))
 
 
 @pytest.mark.parametrize(
@@ -435,7 +436,7 @@ THREE_HOURS_A_DAY = replace(BALANCED, windows=(Window(1, Mode.OPEN, most_inside=
         ),
         pytest.param(large(free=range(64), used=FULL), any_cards(2, 1), 1, 2, id="but two days ahead there is elastic time"),
         pytest.param(large(free=range(64), used=FULL), any_cards(2), 1, 2, id="but what starts now is free of charge"),
-        pytest.param(large(replace(BALANCED, windows=(Window(1, Mode.CLOSED),)), range(64)), any_cards(2), 0, 0, id="closed"),
+        pytest.param(large(replace(BY_PERSON, windows=(Window(1, Mode.CLOSED),)), range(64)), any_cards(2), 0, 0, id="closed"),
         pytest.param(large(ONLY_SHORT_WALK_INS, range(64)), any_cards(2), 0, 0, id="walk-ins only, too long for one"),
         pytest.param(
             large(free=range(64), own=[held(n, -1, 360) for n in range(100, 103)]), any_cards(2), 0, 0, id="the cap is reached"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -166,3 +167,11 @@ def test_the_states_are_those_of_the_ledger() -> None:
     from reservations.models import CardState
 
     assert {str(one) for one in State} <= {str(one) for one in CardState.State}
+
+
+def test_b4_a_collaborators_process_is_at_home_and_no_strangers() -> None:
+    alone, together = (
+        verdict(look(of(BO)), tenure) for tenure in (ANNS, replace(ANNS, beside=frozenset({BO})))
+    )
+    assert alone is not None and (alone.state, alone.under) == (State.CONTESTED, ())
+    assert together is not None and (together.state, together.under) == (State.IN_USE, (ANNS.allocation_id,))

@@ -231,3 +231,25 @@ def test_a_clock_set_forward_leaves_a_hole() -> None:
     jump = timedelta(seconds=262)
     jumped = [at for at in ALL if at <= END + 3 * MINUTE] + [at for at in ALL if at > END + 3 * MINUTE + jump]
     assert coverage(jumped, END, NEWEST, PERIOD) < 0.9
+
+
+# --- collaborators (B4) -------------------------------------------------------------------------------------------------
+
+CY = 3
+SHARED = replace(ANNS, beside=frozenset({BO}))
+
+
+def test_b4_i4_a_collaborator_who_stays_on_is_the_holders_overrun() -> None:
+    seen = looks(GRACE_OVER, *(job(member=BO) for _ in range(3)))
+    assert not found(seen, mine=ANNS).opens, "without having accepted Bo is a stranger"
+    one = found(seen, Tenure(14, 24, CY, END, END + HOUR), mine=SHARED)
+    assert (one.opens, one.counts, one.first_sight) == (True, True, GRACE_OVER)
+
+
+def test_b4_i4_who_has_the_card_next_stays_with_a_right_of_their_own_and_the_others_do_not() -> None:
+    seen_bo = looks(GRACE_OVER, *(job(member=BO) for _ in range(3)))
+    seen_ann = looks(GRACE_OVER, *(job() for _ in range(3)))
+    assert not found(seen_bo, BOS, mine=SHARED).opens
+    assert found(seen_ann, BOS, mine=SHARED).counts
+    both = replace(BOS, beside=frozenset({ANN}))
+    assert not found(seen_ann, both, mine=SHARED).opens

@@ -1,0 +1,115 @@
+"""One-off hours: what a week's account may be overdrawn by (E5, and the hours of E3 that stay valid).
+
+Nothing is posted when such hours are used: a week may be overdrawn by what grants cover, so that whatever is returned gives
+back to the grant by itself, and a balance stays the sum of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from .interval import Interval
+from .week import week_interval, week_of
+
+_INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Hours:
+    """A grant of `units` that may be used in `valid`, its end excluded."""
+
+    units: int
+    valid: Interval
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose hours pay, a member's or a project's: units per week, units used in each, and one-off grants (B5, E5)."""
+
+    allowance: int
+    used: Mapping[date, int]
+    grants: Sequence[Hours] = field(default=())
+
+    def overdraft(self, week: date, more: int = 0) -> int:
+        """Units beyond the weekly allowance, with `more` charged to the week."""
+        return max(self.used.get(week, 0) + more - self.allowance, 0)
+
+
+def weeks_met(grants: Iterable[Hours], zone: ZoneInfo) -> set[date]:
+    """Every week in which one of the grants can be used."""
+    weeks: set[date] = set()
+    for grant in grants:
+        monday = week_of(grant.valid.start, zone)
+        while monday <= week_of(grant.valid.end - _INSTANT, zone):
+            weeks.add(monday)
+            monday += timedelta(days=7)
+    return weeks
+
+
+def uncovered(
+    account: Account, charges: Mapping[date, int], parts: Mapping[date, Interval], zone: ZoneInfo
+) -> dict[date, int]:
+    """For each week: the units of these charges that neither its allowance nor a grant covers (E2, E5). Empty: all is well.
+
+    `parts`: the time in each week that the charges are for. A grant covers a charge only when the part lies in its validity.
+    Weeks take in order of time, from the grant that ends first; so nothing is refused that another way of sharing would
+    allow. Overdrafts that stand already come first in their week. Where nothing covers them (an overrun, an allowance that
+    was lowered) they ask nothing of other weeks.
+    """
+    wanted = {week: units for week, units in charges.items() if units > 0}
+    beyond = {week: account.overdraft(week, units) - account.overdraft(week) for week, units in wanted.items()}
+    missing = {week: units for week, units in beyond.items() if units > 0}
+    if not missing or not account.grants:
+        return missing
+    before, _ = _shared(account, {}, {}, zone)
+    after, left = _shared(account, missing, parts, zone)
+    # What stands already must not lose its cover to a charge in an earlier week.
+    lost = after - before
+    if lost > 0:
+        latest = max(missing)
+        left[latest] = left.get(latest, 0) + lost
+    return left
+
+
+def _shared(
+    account: Account, asked: Mapping[date, int], parts: Mapping[date, Interval], zone: ZoneInfo
+) -> tuple[int, dict[date, int]]:
+    """Shares the grants out: units of standing overdrafts without cover, and those of each week's `asked`."""
+    grants = sorted(account.grants, key=lambda grant: (grant.valid.end, grant.valid.start))
+    room = [grant.units for grant in grants]
+    standing, left = 0, {}
+
+    def take(units: int, within: Sequence[bool]) -> int:
+        for place, fits in enumerate(within):
+            if fits:
+                used = min(room[place], units)
+                room[place] -= used
+                units -= used
+        return units
+
+    for week in sorted({*weeks_met(grants, zone), *asked}):
+        whole = week_interval(week, zone)
+        standing += take(account.overdraft(week), [grant.valid.overlaps(whole) for grant in grants])
+        if units := asked.get(week, 0):
+            part = parts[week]
+            inside = [grant.valid.start <= part.start and part.end <= grant.valid.end for grant in grants]
+            if rest := take(units, inside):
+                left[week] = rest
+    return standing, left
+
+
+def spare(account: Account, week: date, now: datetime, zone: ZoneInfo) -> int:
+    """Units that grants still cover in a week from `now` on, beside what stands already."""
+    whole = week_interval(week, zone)
+    start = max(whole.start, now)
+    if not account.grants or start >= whole.end:
+        return 0
+    # The shortest part there is: what a request that ends early enough could use.
+    part = {week: Interval(start, start + _INSTANT)}
+    beyond = max(account.allowance - account.used.get(week, 0), 0)
+    total = sum(grant.units for grant in account.grants)
+    missing = uncovered(account, {week: beyond + total}, part, zone)
+    return total - missing.get(week, 0)
