@@ -318,7 +318,7 @@ def project_facts(
         return None
     held = Allocation.objects.filter(
         reservation__project=project_id, reservation__project_pays=True, gpu__in=card_ids, status__in=HOLDING_CODES, end__gt=now
-    ).select_related("reservation__holder")
+    )
     return ProjectFacts(
         row.pk, row.name, row.closed_at is None,
         lab.policy.project_weekly_hours if row.weekly_hours is None else row.weekly_hours,

@@ -367,11 +367,11 @@ def instead(request: HttpRequest, pk: int) -> HttpResponse:
         )
         made = booking.reserve(request.user, asked, now=request.now)
     except _Unreadable as problem:
-        return _show(request, found, errors=(str(problem),), status=422)
+        return show(request, found, errors=(str(problem),), status=422)
     except Refused as problem:
-        return _show(request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals))
+        return show(request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals))
     except locking.Busy:
-        return refused.retry(_show(request, found, reasons=refused.busy(), status=409))
+        return refused.retry(show(request, found, reasons=refused.busy(), status=409))
     messages.success(request, booked_words(made.allocations.count(), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
 
