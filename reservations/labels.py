@@ -343,6 +343,10 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.NOT_ARBITER: lambda f: _("Only an arbiter may decide a case."),
     Code.PARTY: lambda f: _("You are a party to this case, so another arbiter must decide it."),
     Code.CASE_DECIDED: lambda f: _("This case has been decided already."),
+    Code.CASE_OVERTAKEN: lambda f: _(
+        "This case was overtaken by events: as things are now, what it asks for cannot be had even so. Change it, or decline it."
+    ),
+    Code.NEEDS_NO_RULING: lambda f: _("This needs no arbiter: you can book it as it is."),
     Code.INVITE_OVER: lambda f: _("This invite link has been used up or has expired. Ask an admin for a new one."),
     Code.EMAIL_KNOWN: lambda f: _("This e-mail address already has an account. Sign in with it instead."),
     Code.LAST_ADMIN: lambda f: _("The lab needs at least one admin. Make somebody else an admin first."),

@@ -269,7 +269,9 @@ def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
 
 def _ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
     ruling, demerit = ruling_of(row), row.demerit
-    assert ruling is not None and demerit is not None  # `obsolete.cause` has been asked
+    assert ruling is not None  # `obsolete.cause` has been asked
+    if demerit is None:
+        return _request_ruled(row, ruling, now)
     points = ngettext("%(n)d point", "%(n)d points", demerit.points) % {"n": demerit.points}
     said = {
         "points": points, "reason": labels.DEMERIT_REASON[Demerit.Reason(demerit.reason)],
@@ -292,6 +294,29 @@ def _ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
     return Words(subject, lead, facts, (_on_record(row, now),), Action(_("Your record"), page("mine")))
 
 
+def _request_ruled(row: Notification, ruling: Ruling, now: datetime) -> Words:
+    """A ruling on a request that the law refused (L3)."""
+    said = {"when": labels.instant(ruling.at), "arbiter": one_line(str(ruling.arbiter))}
+    facts = [
+        Fact(pgettext("fact", "Outcome"), (str(labels.OUTCOME[Ruling.Outcome(ruling.outcome)]),)),
+        Fact(pgettext("fact", "Reason"), _lines(ruling.reason)),
+        Fact(pgettext("fact", "Decided"), (_("%(when)s by %(arbiter)s") % said,)),
+    ]
+    made = ruling.reservation
+    if made is None:
+        return Words(
+            _("Your request was declined"), _("The arbiter has not made an exception. The reason is below."), tuple(facts), (),
+            Action(_("Your reservations"), page("mine")),
+        )
+    cards = cards_line(cards_of(made.pk))
+    facts += [Fact(_("Cards"), (cards,)), Fact(pgettext("fact", "Booked"), (_booked_words(made),))]
+    return Words(
+        _("Granted: %(cards)s, %(start)s") % {"cards": cards, "start": near(made.start, now)},
+        _("An arbiter has made an exception for you: it is booked. You need do nothing."), tuple(facts), (),
+        Action(_("View"), page("reservation", made.pk)),
+    )
+
+
 def _on_record(row: Notification, now: datetime) -> str:
     total = queries.open_demerit_points(row.member, now)
     return ngettext(
@@ -306,7 +331,7 @@ def _displaced(row: Notification, lab: LabFacts, now: datetime) -> Words:
     facts = (
         Fact(_("Cards"), (cards,)),
         Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
-        Fact(pgettext("fact", "Instead of it"), (_displacer(reservation),)),
+        Fact(pgettext("fact", "Instead of it"), (_displacer(reservation),)), *_by_ruling(reservation),
     )
     follows = [_("Its hours are yours again.")]
     if reservation.displaced_times >= lab.policy.safe_after:
@@ -348,6 +373,12 @@ def _brought_back(row: Notification, lab: LabFacts, now: datetime) -> Words:
         _("What had displaced your reservation was undone: it is booked as before. You need do nothing."),
         facts, (), Action(_("View"), page("reservation", reservation.pk)),
     )
+
+
+def _by_ruling(reservation: Reservation) -> tuple[Fact, ...]:
+    """Why an arbiter let somebody else go first, if one did (L2)."""
+    ruling = reservation.displaced_by.rulings.order_by("-pk").first() if reservation.displaced_by else None
+    return (Fact(pgettext("fact", "Reason"), _lines(ruling.reason)),) if ruling else ()
 
 
 def _booked_words(reservation: Reservation) -> str:

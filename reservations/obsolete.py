@@ -99,6 +99,9 @@ def _overrun_obsolete(row: Notification, now: datetime) -> str:
 
 
 def ruling_of(row: Notification) -> Ruling | None:
-    """The latest ruling on the member's dispute of this demerit."""
-    rulings = Ruling.objects.filter(case__demerit=row.demerit_id, case__opened_by=row.member_id)
-    return rulings.select_related("case", "arbiter").order_by("-at", "-pk").first()
+    """The latest ruling on the case that the message is about."""
+    number = row.key.removeprefix("ruling:")
+    if not number.isdecimal():
+        return None
+    rulings = Ruling.objects.filter(case__rulings=int(number), case__opened_by=row.member_id)
+    return rulings.select_related("case", "arbiter", "reservation").order_by("-at", "-pk").first()

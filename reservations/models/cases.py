@@ -5,15 +5,20 @@ from __future__ import annotations
 from django.db import models
 
 from .appendonly import AppendOnly
+from .booking import Reservation
 from .conduct import Demerit
 from .people import Member
 
 
 class Case(models.Model):
-    """A matter for an arbiter (L1). A dispute is about one demerit; while it is open the demerit rests (J4)."""
+    """A matter for an arbiter (L1). A dispute is about one demerit; while it is open the demerit rests (J4). A queue jump or an
+    exception is about a `request` that the law refuses: what `services.booking.BookingRequest` has, as JSON.
+    """
 
     class Kind(models.TextChoices):
         DISPUTE = "dispute"
+        QUEUE_JUMP = "queue_jump"
+        EXCEPTION = "exception"
 
     class State(models.TextChoices):
         OPEN = "open"
@@ -25,6 +30,7 @@ class Case(models.Model):
     opened_at = models.DateTimeField()
     statement = models.CharField(max_length=2000)
     demerit = models.ForeignKey(Demerit, models.PROTECT, null=True, related_name="cases")
+    request = models.JSONField(null=True)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -40,7 +46,8 @@ class Case(models.Model):
 
 
 class Ruling(AppendOnly):
-    """An arbiter's decision with its reason; never edited (L4)."""
+    """An arbiter's decision with its reason; never edited (L4). `waives`: the rules it set aside for the reservation that it made
+    (L3)."""
 
     class Outcome(models.TextChoices):
         ACCEPTED = "accepted"
@@ -50,6 +57,8 @@ class Ruling(AppendOnly):
     arbiter = models.ForeignKey(Member, models.PROTECT, related_name="rulings")
     outcome = models.CharField(max_length=10, choices=Outcome.choices)
     reason = models.CharField(max_length=2000)
+    waives = models.JSONField(default=list)
+    reservation = models.ForeignKey(Reservation, models.PROTECT, null=True, related_name="rulings")
     at = models.DateTimeField()
 
     class Meta:

@@ -91,7 +91,7 @@ def decide(ask: Ask, facts: Facts) -> Decision:
     offer = ways.offer
     refusals += [*_last_day(held, facts), *mode_refusals(ask, facts, kind), *grant_refusals(ask, facts, held)]
     refusals += [*ways.refusals, *offer.windows]
-    if kind == Kind.WALK_IN:
+    if kind == Kind.WALK_IN and "D" not in facts.waived:
         refusals += walk_in_refusals(held, ask.wanted, ask, facts)
     elastic = bool(offer.quota) and _may_be_elastic(ask, offer, facts, held)
     refusals += [
@@ -198,10 +198,12 @@ def _offer(
         return _Offer(card_ids, (), (), {}, displaced)
     pools = [facts.pools[pool_id] for pool_id in sorted({card.pool_id for card in cards}) if pool_id in facts.pools]
     windows = window_refusals(held, kind, pools, asked_start=ask.start, policy=facts.policy, zone=facts.zone)
+    windows = [] if "F" in facts.waived else windows
     prices = prices_for(cards, held, kind, facts)
     if ask.at_most is not None:
         prices = {card_id: no_dearer(price, ask.at_most) for card_id, price in prices.items()}
-    return _Offer(card_ids, windows, list(_quota(ask, facts, cards, prices, kind)), prices, displaced)
+    quota = [] if "E" in facts.waived else list(_quota(ask, facts, cards, prices, kind))
+    return _Offer(card_ids, windows, quota, prices, displaced)
 
 
 def prices_for(cards: Sequence[Card], held: Interval, kind: Kind, facts: Facts) -> dict[int, Price]:
@@ -245,6 +247,8 @@ def _tier(ask: Ask, facts: Facts) -> Iterator[Refusal]:
 
 def _caps(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
     policy = facts.policy
+    if "B1" in facts.waived:
+        return
     yield from crowd_refusals(held, ask.wanted, facts.own, policy, facts.member_role)
     most = policy.most_ahead(facts.member_role)
     if held.start > facts.now and facts.own_future + 1 > most:

@@ -14,9 +14,12 @@ def may_be_displaced(holding: Holding, rank: Rank, kind: Kind, facts: Facts) -> 
 
     Never what has started. An elastic one: by any planned or late request within quota, until two hours before its start.
     Any other: by a planned request of stronger rank, while the policy lets displace, before the closing hour, and at most
-    twice. Whether the member may displace at all (J3, D6) is `facts.may_displace`.
+    twice. Whether the member may displace at all (J3, D6) is `facts.may_displace`. A ruling that waives D displaces whatever has
+    not started (L3).
     """
     claim, policy = holding.claim, facts.policy
+    if claim is not None and "D" in facts.waived:
+        return claim.start > facts.now
     if claim is None or claim.start <= facts.now or kind == Kind.WALK_IN or rank[0] or not rank < claim.rank:
         return False
     if claim.rank[0]:

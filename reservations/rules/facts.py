@@ -148,6 +148,7 @@ class Facts:
     project: ProjectFacts | None = None  # the one asked for
     member_until: datetime | None = None  # the midnight that ends the member's last day
     rules_accepted: bool = True  # the current house rules, or there are none
+    waived: frozenset[str] = frozenset()  # what a ruling sets aside (L3): rules, or sections by their letter
 
 
 def period(ask: Ask, facts: Facts) -> Interval | None:

@@ -93,6 +93,8 @@ class Code(StrEnum):
     NOT_ARBITER = "not_arbiter"
     PARTY = "party"
     CASE_DECIDED = "case_decided"
+    CASE_OVERTAKEN = "case_overtaken"
+    NEEDS_NO_RULING = "needs_no_ruling"
     # people and cards of the lab
     INVITE_OVER = "invite_over"
     EMAIL_KNOWN = "email_known"
@@ -124,6 +126,7 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.LINK_FORGED: "K4",
         Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
+        Code.CASE_OVERTAKEN: "L3", Code.NEEDS_NO_RULING: "L1",
         Code.INVITE_OVER: "B2", Code.EMAIL_KNOWN: "B2", Code.LAST_ADMIN: "B3", Code.UNIX_KNOWN: "I3",
         Code.HOST_KNOWN: "G1", Code.CARD_KNOWN: "G1",
     }

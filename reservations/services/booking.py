@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from .. import permissions, queries
@@ -82,18 +83,24 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
             member = Member.objects.get(pk=member.pk)  # approval and role as they are now, not when the page was asked
             lab = queries.lab_facts()
             facts = facts_for(member, ask, lab, now)
+            replaced = _replaced(member, request)
+            if replaced is not None:
+                ask, facts = at_the_old_charge(ask, facts, replaced)
             decision = rules.decide(ask, facts)
             if decision.plan is None:
                 raise Refused(decision.refusals)
             if decision.plan.displaced <= reach.reservations:
-                return _book(member, request, decision.plan, facts, lab, now=now, origin=origin)
+                made = write(member, request, decision.plan, facts, lab, now=now, origin=origin, by=member)
+                remember(member, request.key, request.fingerprint(), made, now)
+                return made
         reach = displacing.reach(ask, now)  # somebody to displace has come since: their rows must be locked too
 
 
-def _book(
+def write(
     member: Member, request: BookingRequest, plan: rules.Plan, facts: rules.Facts, lab: LabFacts, *, now: datetime,
-    origin: str,
+    origin: str, by: Member, **noted: Any,
 ) -> Reservation:
+    """Writes what was decided, under the lock: who makes room, the reservation, its charge, audit (with `noted`), messages."""
     replaced = _replaced(member, request)
     displaced = displacing.take_out(plan.displaced, now)
     reservation = Reservation.objects.create(
@@ -110,11 +117,11 @@ def _book(
     outbox.write_ending(reservation, lab.policy, now)
     moved = displacing.place_anew(displaced, reservation, cause="reserve", now=now)
     audit.note(
-        "reserve", reservation, actor=member, origin=origin, now=now, cards=list(plan.card_ids),
+        "reserve", reservation, actor=by, origin=origin, now=now, cards=list(plan.card_ids),
         start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
         **fees.recorded(returned), **displacing.recorded(moved), **on_reserve(plan.reserved),
+        **noted,
     )
-    remember(member, request.key, request.fingerprint(), reservation, now)
     return reservation
 
 
@@ -143,6 +150,15 @@ def in_place_of(displaced: Reservation) -> BookingRequest:
         may_move=displaced.may_move_until is not None, instead_of=displaced.pk, project_id=displaced.project_id,
         expected_memory=displaced.expected_memory,
     )
+
+
+def at_the_old_charge(ask: rules.Ask, facts: rules.Facts, replaced: Reservation) -> tuple[rules.Ask, rules.Facts]:
+    """What displaced a reservation was a ruling: what takes its place costs no more than it did (L3). Else as it was."""
+    by = replaced.displaced_by
+    if by is None or not by.rulings.exists():
+        return ask, facts
+    held = held_by(replaced)
+    return replace(ask, at_most=held.prices[0][0]), displacing.no_heavier(facts, held)
 
 
 def _may_move_until(request: BookingRequest, plan: rules.Plan, facts: rules.Facts) -> datetime | None:

@@ -29,12 +29,13 @@ class Reach:
     cards: frozenset[int] = frozenset()
 
 
-def reach(ask: rules.Ask, now: datetime) -> Reach:
+def reach(ask: rules.Ask, now: datetime, *, by_ruling: bool = False) -> Reach:
     """Everything booked in the way on the cards that the request may take, with its people, projects, cards and their
-    pools."""
-    if ask.start is None or ask.start <= now or ask.end <= ask.start:
-        return Reach()  # a walk-in displaces nobody
-    rivals = queries.rivals(cards_to_lock(ask), ask.start, ask.end)
+    pools. A walk-in displaces nobody, unless `by_ruling`."""
+    start = max(ask.start or now, now)
+    if (start <= now and not by_ruling) or ask.end <= start:
+        return Reach()
+    rivals = queries.rivals(cards_to_lock(ask), start, ask.end)
     ids, cards = frozenset(pk for pk, _, _ in rivals), {card for _, _, card in rivals}
     members, projects = queries.people_behind(ids) if ids else (frozenset(), frozenset())
     return Reach(ids, members, projects, frozenset(queries.pool_mates(cards)) if cards else frozenset())
@@ -107,11 +108,7 @@ def _new_place(one: Displaced, now: datetime) -> tuple[rules.Plan | None, rules.
     latest = reservation.may_move_until
     whole = _as_asked(one, reservation.start, max(latest or reservation.end, reservation.end))
     facts = replace(facts_for(reservation.holder, whole, lab, now), may_displace=False)
-    weights = {row.gpu_id: row.weight for row in one.held.allocations}
-    most = max(weights.values())
-    facts = replace(
-        facts, cards={pk: replace(card, weight=min(card.weight, weights.get(pk, most))) for pk, card in facts.cards.items()}
-    )
+    facts = no_heavier(facts, one.held)
     start, step = reservation.start, timedelta(seconds=lab.policy.raster_s)
     while latest is not None and start + length <= latest:
         plan = rules.decide(_as_asked(one, start, start + length), facts).plan
@@ -119,6 +116,14 @@ def _new_place(one: Displaced, now: datetime) -> tuple[rules.Plan | None, rules.
             return plan, facts
         start += step
     return None, facts
+
+
+def no_heavier(facts: rules.Facts, held: Held) -> rules.Facts:
+    """The facts with no card of more weight than those of the reservation had: the other half of its old price (D5)."""
+    weights = {row.gpu_id: row.weight for row in held.allocations}
+    most = max(weights.values())
+    cards = {pk: replace(card, weight=min(card.weight, weights.get(pk, most))) for pk, card in facts.cards.items()}
+    return replace(facts, cards=cards)
 
 
 def _as_asked(one: Displaced, start: datetime, end: datetime) -> rules.Ask:

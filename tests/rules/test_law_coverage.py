@@ -15,7 +15,7 @@ LATER = {
     "I8": "judging and keeping", "I9": "conduct and arbitration", "I10": "conduct and arbitration",
     "J3": "conduct and arbitration", "J5": "conduct and arbitration",
     "K1": "messages", "K2": "messages", "K3": "messages", "K4": "messages", "K5": "the waitlist",
-    "L1": "conduct and arbitration", "L3": "conduct and arbitration",
+    "L1": "conduct and arbitration",
     "M1": "accounts of the lab", "M2": "accounts of the lab", "M3": "accounts of the lab",
 }
 
