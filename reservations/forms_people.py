@@ -231,4 +231,9 @@ class RulingForm(forms.Form):
         label=_("Reason"), max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 4}),
         help_text=_("The parties read it. A ruling is never edited."),
     )
+    waives = forms.MultipleChoiceField(
+        label=_("Set aside for this request"), required=False,
+        choices=[(code.value, words) for code, words in labels.WAIVER.items()],
+        widget=forms.CheckboxSelectMultiple,
+    )
     version = forms.IntegerField(min_value=1, widget=forms.HiddenInput)

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
 from .rules.refusal import Code, Refusal
+from .rules.waivers import Waiver
 
 STATUS = {
     Status.REQUESTED: gettext_lazy("requested"), Status.OFFERED: gettext_lazy("offered"), Status.BOOKED: gettext_lazy("booked"),
@@ -57,7 +58,15 @@ DEMERIT_STATE = {
     "counted": gettext_lazy("counted"), "disputed": gettext_lazy("disputed, resting"),
     "void": gettext_lazy("void"),
 }
-CASE_KIND = {"dispute": gettext_lazy("dispute")}
+CASE_KIND = {
+    "dispute": gettext_lazy("dispute"), "queue_jump": gettext_lazy("queue jump"), "exception": gettext_lazy("exception"),
+}
+WAIVER = {
+    Waiver.LIMITS: gettext_lazy("limits of a member: cards at once, reservations ahead"),
+    Waiver.ORDER: gettext_lazy("the order: whoever has not started makes room"),
+    Waiver.QUOTA: gettext_lazy("quota"), Waiver.WINDOWS: gettext_lazy("windows: closed hours, long jobs, hours inside"),
+    Waiver.RESERVE: gettext_lazy("the emergency reserve"), Waiver.QUICK: gettext_lazy("quick cards"),
+}
 CASE_STATE = {"open": gettext_lazy("open"), "decided": gettext_lazy("decided")}
 GRANT_STATE = {
     "requested": gettext_lazy("waits for a decision"), "granted": pgettext_lazy("grant", "granted"),

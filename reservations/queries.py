@@ -636,6 +636,11 @@ def hosts_named() -> list[Host]:
     return list(Host.objects.all())
 
 
+def gpus_named(ids: Iterable[int]) -> list[Gpu]:
+    """These cards with their hosts."""
+    return list(Gpu.objects.select_related("host").filter(pk__in=list(ids)))
+
+
 def pool_names() -> list[str]:
     """The names of all pools."""
     return list(Pool.objects.values_list("name", flat=True))

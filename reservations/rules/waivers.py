@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from .facts import Facts
+from .refusal import Code, Refusal
 
 
 class Waiver(StrEnum):
@@ -18,6 +20,26 @@ class Waiver(StrEnum):
     WINDOWS = "F"
     RESERVE = "G4"
     QUICK = "G7"
+
+
+_AGAINST: Mapping[Code, tuple[Waiver, ...]] = MappingProxyType({
+    Code.CARDS_AT_ONCE: (Waiver.LIMITS,), Code.OPEN_FUTURE: (Waiver.LIMITS,),
+    Code.CARD_TAKEN: (Waiver.ORDER,), Code.NOT_ENOUGH_CARDS: (Waiver.ORDER,), Code.NO_DISPLACING: (Waiver.ORDER,),
+    Code.WALK_IN_LONG: (Waiver.ORDER,), Code.WALK_IN_CARDS: (Waiver.ORDER,), Code.QUOTA: (Waiver.QUOTA,),
+    Code.WINDOW_CLOSED: (Waiver.WINDOWS,), Code.WINDOW_WALK_IN: (Waiver.WINDOWS,), Code.WINDOW_LONG: (Waiver.WINDOWS,),
+    Code.WINDOW_HOURS: (Waiver.WINDOWS,), Code.WALK_IN_WINDOW: (Waiver.WINDOWS,),
+    Code.RESERVE_KEPT: (Waiver.RESERVE, Waiver.QUICK),
+})
+
+
+def would_help(refusals: Iterable[Refusal]) -> frozenset[Waiver]:
+    """What a ruling would have to set aside for a request that was refused so; empty when no ruling can help."""
+    found: set[Waiver] = set()
+    for refusal in refusals:
+        if refusal.code not in _AGAINST:
+            return frozenset()
+        found.update(_AGAINST[refusal.code])
+    return frozenset(found)
 
 
 def waiving(facts: Facts, waivers: Iterable[Waiver]) -> Facts:

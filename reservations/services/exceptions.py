@@ -56,7 +56,7 @@ def grant(
         case = Case.objects.select_related("opened_by").filter(pk=case_id, kind__in=KINDS).first()
         if case is None:
             raise refuse(Code.NOT_YOURS)
-        request = replace(changed or _from_json(case.request), key="")
+        request = replace(changed or request_of(case), key="")
         asked = request.ask()
         reach = displacing.reach(asked, now, by_ruling=Waiver.ORDER in waived)
         projects = {*reach.projects, *([] if asked.project_id is None else [asked.project_id])}
@@ -91,8 +91,9 @@ def _to_json(request: BookingRequest) -> dict[str, Any]:
     return values
 
 
-def _from_json(values: dict[str, Any]) -> BookingRequest:
-    kept = dict(values)
+def request_of(case: Case) -> BookingRequest:
+    """What the case asks for."""
+    kept = dict(case.request or {})
     for name in _INSTANTS:
         kept[name] = datetime.fromisoformat(kept[name]) if kept[name] else None
     return BookingRequest(**{**kept, "card_ids": tuple(kept["card_ids"])})

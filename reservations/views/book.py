@@ -17,14 +17,15 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from .. import forms, labels, queries
-from ..models import Reservation
+from ..models import Case, Reservation
 from ..rules.instead import may_help
 from ..rules.lifecycle import Status
 from ..rules.policy import Policy, Scheduling
 from ..rules.projects import pays
 from ..rules.refusal import Alternative, Code, Refusal, Refused
+from ..rules.waivers import would_help
 from ..rules.week import NoSuchLocalTime, local_date
-from ..services import booking, locking, moving, slots
+from ..services import booking, exceptions, locking, moving, slots
 from ..services.booking import BookingRequest
 from . import cardlook, refused
 from .access import lead, member_required
@@ -67,6 +68,8 @@ def _book(request: HttpRequest) -> HttpResponse:
     form = forms.BookingForm(request.POST, zone=request.lab.zone)
     if not form.is_valid() or form.refusals:
         return _page(request, _typed(form), form=form, reasons=refused.reasons(form.refusals), status=422)
+    if "ask" in request.POST:
+        return _ask(request, form)
     try:
         made = booking.reserve(request.user, form.request, now=request.now)
     except Refused as problem:
@@ -75,11 +78,32 @@ def _book(request: HttpRequest) -> HttpResponse:
             request, _typed(form), form=form, reasons=refused.reasons(allowed),
             others=_others(request, form.request, problem.codes, allowed),
             status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
+            may_ask=bool(would_help(problem.refusals)),
         )
     except locking.Busy:
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
+
+
+def _ask(request: HttpRequest, form: forms.BookingForm) -> HttpResponse:
+    """Hands a request that the law refuses to the arbiters (L1)."""
+    refusals = booking.check(request.user, form.request, now=request.now)
+    taken = {Code.CARD_TAKEN, Code.NOT_ENOUGH_CARDS} & {one.code for one in refusals}
+    kind = Case.Kind.QUEUE_JUMP if taken else Case.Kind.EXCEPTION
+    try:
+        case = exceptions.ask(
+            request.user, form.request, str(request.POST.get("statement", ""))[:2000], kind=kind, now=request.now
+        )
+    except Refused as problem:
+        return _page(
+            request, _typed(form), form=form, reasons=refused.reasons([*problem.refusals, *refusals]),
+            status=refused.status(problem.refusals), may_ask=bool(would_help(refusals)),
+        )
+    except locking.Busy:
+        return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
+    messages.success(request, _("Your request is with the arbiters; you are told what they decide."))
+    return lead(request, resolve_url("case", case.pk))
 
 
 def _others(
@@ -202,7 +226,7 @@ def _local(instant: datetime) -> str:
 def _page(
     request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
     reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
-    fresh_key: bool = False, pressed: str = "", others: tuple[refused.Instead, ...] = (),
+    fresh_key: bool = False, pressed: str = "", others: tuple[refused.Instead, ...] = (), may_ask: bool = False,
 ) -> HttpResponse:
     data = form.sent if form is not None else request.POST if request.method == "POST" else request.GET
     found = dict(errors or {})
@@ -215,6 +239,7 @@ def _page(
         **_choices(request, data), "times": times, "reasons": reasons, "others": others, "errors": found, "key": key,
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier", "project") for one in problems],
         "note": data.get("note", "")[:200], "memory": data.get("memory", "")[:6], "has_refusals": bool(reasons or found),
+        "may_ask": may_ask, "statement": data.get("statement", "")[:2000],
         "now_local": _local(request.now),
         # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
         "pressed": int(pressed) if pressed else 0,

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 
 from .. import labels, queries
 from ..models import CardState, Gpu
+from ..services.booking import BookingRequest
 
 # Fresh are samples of at most three periods (I1).
 FRESH_PERIODS = 3
@@ -145,6 +146,19 @@ def length_words(start: datetime, end: datetime) -> str:
         # Translators: a length in minutes
         parts.append(_("%(n)d min") % {"n": rest})
     return " ".join(parts)
+
+
+def wanted_words(wanted: BookingRequest) -> str:
+    """The cards that a request asks for: by name, or how many of which kind."""
+    if wanted.card_ids:
+        return cards_words(queries.gpus_named(wanted.card_ids))
+    return " · ".join(filter(None, [count_words(wanted), wanted.model or ""]))
+
+
+def count_words(wanted: BookingRequest) -> str:
+    """How many cards a request asks for."""
+    count = len(wanted.card_ids) or wanted.count
+    return ngettext("%(n)d card", "%(n)d cards", count) % {"n": count}
 
 
 def cards_words(gpus: Iterable[Gpu]) -> str:

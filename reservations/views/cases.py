@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.contrib import messages
@@ -18,8 +18,10 @@ from ..models import Case, Demerit, Ruling
 from ..permissions import Action
 from ..request import LabRequest
 from ..rules.refusal import Code, Refused, refuse
-from ..services import arbitration, conduct
-from . import errors
+from ..rules.waivers import Waiver, would_help
+from ..services import arbitration, booking, conduct, exceptions
+from . import cardlook, errors
+from . import refused as refused_views
 from .access import member_required
 
 _STATUS = {
@@ -100,7 +102,15 @@ def cases(request: LabRequest) -> HttpResponse:
 def case(request: LabRequest, pk: int) -> HttpResponse:
     """One case for its parties and the arbiters."""
     found = _visible(request, pk)
-    return _case_page(request, found, RulingForm(initial={"version": found.version}), [], 200)
+    form = RulingForm(initial={"version": found.version, "waives": _would_help(request, found)})
+    return _case_page(request, found, form, [], 200)
+
+
+def _would_help(request: LabRequest, found: Case) -> list[str]:
+    """What has to be set aside for the request as things are now: ticked beforehand."""
+    if found.request is None or found.state != Case.State.OPEN or not permissions.may(request.user, Action.RULE, found):
+        return []
+    return sorted(would_help(booking.check(found.opened_by, exceptions.request_of(found), now=request.now)))
 
 
 @require_POST
@@ -116,15 +126,24 @@ def case_rule(request: LabRequest, pk: int) -> HttpResponse:
         return _case_page(request, found, form, [], 422)
     values = form.cleaned_data
     try:
-        arbitration.rule(
-            pk, Ruling.Outcome(values["outcome"]), values["reason"], by=request.user, version=values["version"], now=request.now
-        )
+        if found.request is not None and values["outcome"] == Ruling.Outcome.ACCEPTED:
+            exceptions.grant(
+                pk, [Waiver(one) for one in values["waives"]], values["reason"], by=request.user, version=values["version"],
+                now=request.now,
+            )
+        else:
+            arbitration.rule(
+                pk, Ruling.Outcome(values["outcome"]), values["reason"], by=request.user, version=values["version"],
+                now=request.now,
+            )
     except Refused as refused:
         if Code.NOT_YOURS in refused.codes:
             raise Http404 from None
         status = max(_STATUS.get(code, 422) for code in refused.codes)
         found = _visible(request, pk)
-        kept = RulingForm(initial={"reason": values["reason"], "version": found.version})
+        kept = RulingForm(
+            initial={"reason": values["reason"], "version": found.version, "waives": values["waives"]}
+        )
         return _case_page(request, found, kept, errors.said(refused), status)
     messages.success(request, _("Decided. The parties are told, with your reason."))
     return _to_case(pk)
@@ -147,13 +166,37 @@ def _case_page(request: LabRequest, found: Case, form: RulingForm, refusals: lis
         standing = ngettext("%(n)d point counts now.", "%(n)d points count now.", points) % {"n": points}
     context = {
         "case": found, "kind": labels.CASE_KIND[Case.Kind(found.kind)], "state": labels.CASE_STATE[Case.State(found.state)],
-        "opened": labels.instant(found.opened_at), "demerit": _shown(found.demerit) if found.demerit else None,
+        "asked": _asked(request, found), "opened": labels.instant(found.opened_at),
+        "demerit": _shown(found.demerit) if found.demerit else None,
         "history": _history(found), "standing": standing, "form": form, "refusals": refusals, "is_open": is_open,
         "may_rule": is_open and permissions.may(request.user, Action.RULE, found),
         "waits_for_others": is_open and is_arbiter and is_party, "see_list": permissions.may(request.user, Action.SEE_CASES),
         "waits": is_open and not is_arbiter,
     }
     return render(request, "arbitration/case.html", context, status=status)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for, and why the law refuses it as things are now."""
+
+    cards: str
+    period: str
+    tier: str
+    refusals: tuple[refused_views.Reason, ...]
+
+
+def _asked(request: LabRequest, found: Case) -> Asked | None:
+    if found.request is None:
+        return None
+    wanted = exceptions.request_of(found)
+    start = wanted.start or request.now
+    against = booking.check(found.opened_by, wanted, now=request.now) if found.state == Case.State.OPEN else []
+    return Asked(
+        cardlook.wanted_words(wanted), cardlook.period_words(start, max(wanted.end, start)),
+        str(labels.TIER.get(wanted.tier, wanted.tier)),
+        refused_views.reasons(replace(one, alternative=None) for one in against),
+    )
 
 
 @dataclass(frozen=True)
@@ -196,23 +239,29 @@ class Event:
 
 
 def _history(found: Case) -> list[Event]:
+    opened = (
+        _("%(name)s opened the dispute; the demerit rests.") if found.request is None
+        else _("%(name)s asked the arbiters.")
+    )
     events = [
-        Event(
-            found.opened_at, labels.instant(found.opened_at),
-            _("%(name)s opened the dispute; the demerit rests.") % {"name": found.opened_by.name},
-        )
+        Event(found.opened_at, labels.instant(found.opened_at), opened % {"name": found.opened_by.name})
     ]
     if found.demerit is not None:
         at = found.demerit.issued_at
         events.append(Event(at, labels.instant(at), _("The demerit was issued, with its evidence.")))
     for ruling in found.rulings.all():
-        text = (
-            _("%(name)s accepted the dispute: the demerit is void.")
-            if ruling.outcome == Ruling.Outcome.ACCEPTED
-            else _("%(name)s declined the dispute: the demerit counts.")
-        )
+        text = _ruled(found, ruling)
         events.append(Event(ruling.at, labels.instant(ruling.at), text % {"name": ruling.arbiter.name}, ruling.reason))
     return sorted(events, key=lambda event: event.at)
+
+
+def _ruled(found: Case, ruling: Ruling) -> str:
+    accepted = ruling.outcome == Ruling.Outcome.ACCEPTED
+    if found.request is None:
+        if accepted:
+            return _("%(name)s accepted the dispute: the demerit is void.")
+        return _("%(name)s declined the dispute: the demerit counts.")
+    return _("%(name)s granted it: it is booked.") if accepted else _("%(name)s declined it.")
 
 
 def _last_ruling(found: Case) -> Ruling | None:
@@ -222,11 +271,17 @@ def _last_ruling(found: Case) -> Ruling | None:
 
 def _about(found: Case) -> str:
     if found.demerit is None:
-        return ""
+        return _wish(found) if found.request else ""
     reason = labels.DEMERIT_REASON[Demerit.Reason(found.demerit.reason)]
     return ngettext("%(reason)s, %(n)d point", "%(reason)s, %(n)d points", found.demerit.points) % {
         "reason": reason, "n": found.demerit.points,
     }
+
+
+def _wish(found: Case) -> str:
+    wanted = exceptions.request_of(found)
+    start = wanted.start or found.opened_at
+    return f"{cardlook.count_words(wanted)} · {cardlook.period_words(start, max(wanted.end, start))}"
 
 
 def _age(since: datetime, now: datetime) -> str:

@@ -86,7 +86,7 @@ _SOMEBODY = (
 )
 # Fields of the forms beyond those that the good form below fills in.
 _OPTIONAL = {
-    "book": {"start", "note", "use", "length", "project", "memory", "may_move"},
+    "book": {"start", "note", "use", "length", "project", "memory", "may_move", "ask", "statement"},
     "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
     "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"},
     "instead": {"use", "key"}, "undo-booking": {"back"},

@@ -1,8 +1,11 @@
 """L3: a ruling names the rules it waives and books by the same check and write, now."""
 
+import re
 from typing import Any
 
 import pytest
+import time_machine
+from django.test import Client
 
 from reservations import messages as messages_of
 from reservations import obsolete
@@ -213,3 +216,51 @@ def test_l3_whom_a_ruling_displaced_pays_no_more_than_before(card: Gpu, asker: M
     assert sum(row.units for row in new.ledger.all()) == 8 * UNITS_PER_GPU_HOUR
     dear = booking.reserve(asker, factories.request(factories.cards(1), 19, 27), now=NOW)
     assert sum(row.units for row in dear.ledger.all()) == 16 * UNITS_PER_GPU_HOUR
+
+
+# --- on the pages ---
+
+
+def test_l1_l3_from_a_refused_form_to_a_booked_ruling(card: Gpu, client: Client) -> None:
+    with time_machine.travel(NOW, tick=False):
+        asker, judge = factories.member("Asker"), factories.arbiter("Judge")
+        old = factories.reservation(factories.member("Owner"), [card], 4, 8)
+        client.force_login(asker)
+        form = {
+            "card": card.pk, "start": at(4).isoformat(), "end": at(8).isoformat(), "tier": "regular", "purpose": "test",
+            "key": "a-key-of-this-form",
+        }
+        assert 'name="ask"' in client.post("/book", form).content.decode()
+        assert client.post("/book", {**form, "ask": "yes", "statement": " "}).status_code == 422
+        answer = client.post("/book", {**form, "ask": "yes", "statement": "The deadline is tonight."})
+        case = Case.objects.get()
+        assert (answer.status_code, answer["Location"]) == (303, f"/cases/{case.pk}/")
+        assert case.kind == Case.Kind.QUEUE_JUMP
+        assert 'name="outcome"' not in client.get(f"/cases/{case.pk}/").content.decode()
+        client.force_login(judge)
+        assert f"/cases/{case.pk}/" in client.get("/cases/").content.decode()
+        page = client.get(f"/cases/{case.pk}/").content.decode()
+        assert "is held by Owner" in page
+        assert re.search(r'name="waives" value="D"[^>]* checked', page)
+        ruled = client.post(
+            f"/cases/{case.pk}/rule", {"outcome": "accepted", "reason": "Go.", "version": 1, "waives": ["D"]}
+        )
+        assert ruled.status_code == 303
+        old.refresh_from_db()
+        assert old.status == "displaced"
+        assert Reservation.objects.get(holder=asker).status == "booked"
+        for reader in (asker, judge):
+            client.force_login(reader)
+            assert "Go." in client.get(f"/cases/{case.pk}/").content.decode()
+
+
+def test_l3_what_no_ruling_can_help_is_not_offered_to_the_arbiters(card: Gpu, client: Client) -> None:
+    with time_machine.travel(NOW, tick=False):
+        client.force_login(factories.member())
+        form = {
+            "card": card.pk, "start": at(4).isoformat(), "end": at(90).isoformat(), "tier": "regular", "purpose": "test",
+            "key": "a-key-of-this-form",
+        }
+        page = client.post("/book", form)
+        assert page.status_code == 422
+        assert 'name="ask"' not in page.content.decode()
