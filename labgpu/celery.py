@@ -31,6 +31,7 @@ def _tick(task: str, seconds: float) -> dict[str, Any]:
 
 app.conf.beat_schedule = {
     "ask-hosts": _tick("monitoring.ask_hosts", settings.SAMPLE_SECONDS),
+    "lost-cards": _tick("monitoring.lost", settings.SWEEP_SECONDS),
     "judge": _tick("monitoring.judge", settings.SAMPLE_SECONDS),
     "advance-reservations": _tick("reservations.advance", settings.SWEEP_SECONDS),
     "deliver-messages": _tick("reservations.deliver", settings.SWEEP_SECONDS),

@@ -16,7 +16,8 @@ class HostReading(models.Model):
     """The latest reading of one host, as a whole. `taken_at` is the host's clock, `received_at` the server's.
 
     `clock_offset_s` is received minus taken: the difference of the clocks and the way, which only adds. Beyond the
-    policy's tolerance the host's cards are unknown.
+    policy's tolerance the host's cards are unknown. `steady_since`: since when good readings have come without a gap of three
+    periods.
     """
 
     host = models.OneToOneField(Host, models.CASCADE, primary_key=True, related_name="reading")
@@ -25,12 +26,30 @@ class HostReading(models.Model):
     taken_at = models.DateTimeField()
     received_at = models.DateTimeField()
     clock_offset_s = models.FloatField()
+    steady_since = models.DateTimeField(null=True, blank=True)
     problem_code = models.CharField(max_length=200, default="", blank=True)
     problem_detail = models.CharField(max_length=200, default="", blank=True)
     simulated = models.BooleanField(default=False)
 
     def __str__(self) -> str:
         return f"{self.host_id} #{self.sequence}"
+
+
+class Downtime(models.Model):
+    """A time in which a host was silent before it came back restarted: what ran there had ended. `settled_at`: returned to
+    whoever held its cards (E3)."""
+
+    host = models.ForeignKey(Host, models.CASCADE, related_name="downtimes")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    settled_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["start", "pk"]
+        constraints = [models.CheckConstraint(condition=Q(start__lt=models.F("end")), name="downtime_start_before_end")]
+
+    def __str__(self) -> str:
+        return f"{self.host_id} {self.start}"
 
 
 class Sample(models.Model):

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from reservations import queries as ledger
 from reservations.models import Gpu, Host
 from reservations.rules.policy import Policy
 
 from .models import HostReading, Incident, Sample
+from .rules.lost import Answers, Seen
 from .rules.overrun import Track
 from .rules.snapshot import Look, SeenProcess, Tenure
 from .rules.verdicts import CardFacts, Heartbeat
@@ -144,6 +146,28 @@ def tenures_on(gpu_ids: Iterable[int], since: datetime, now: datetime) -> defaul
             Tenure(one.allocation_id, one.reservation_id, one.member_id, one.start, one.end, one.beside)
         )
     return found
+
+
+def answers(policy: Policy) -> list[Answers]:
+    """How each host that has ever been read answers (G6)."""
+    tolerance = policy.clock_tolerance_s
+    return [
+        Answers(
+            row.host_id, row.received_at, row.steady_since or row.received_at,
+            not row.problem_code and abs(row.clock_offset_s) <= tolerance,
+        )
+        for row in HostReading.objects.filter(host__has_reader=True)
+    ]
+
+
+def last_seen() -> list[Seen]:
+    """When each card that serves was last there: its newest sample that did not say that it is gone, by the server's clock."""
+    newest = Sample.objects.filter(gpu=OuterRef("pk")).exclude(problem="lost").order_by("-at").values("received_at")[:1]
+    # Samples are put away after two days: what was lost by then stays lost.
+    rows = Gpu.objects.filter(host__has_reader=True, service=Gpu.Service.IN_SERVICE).annotate(
+        last_at=Coalesce(Subquery(newest), F("state__lost_since"))
+    )
+    return [Seen(gpu.pk, gpu.host_id, gpu.last_at) for gpu in rows.order_by("pk")]
 
 
 def hosts_to_ask(this_host: str, scenarios: Iterable[str]) -> list[str]:

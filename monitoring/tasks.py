@@ -14,6 +14,7 @@ from labgpu.broker import READ_TASK, host_queue
 from . import queries
 from .services import ingest as ingesting
 from .services import judge as judging
+from .services import lost as losing
 from .services import retention
 
 
@@ -32,6 +33,12 @@ def judge() -> None:
     """Judges all cards, so that silence is noticed too, and puts old samples away."""
     judging.judge_all(now=timezone.now(), period=_period())
     retention.forget_samples(now=timezone.now())
+
+
+@shared_task(name="monitoring.lost", ignore_result=True)
+def lost() -> None:
+    """Judges which cards are gone (G6)."""
+    losing.sweep(now=timezone.now(), period=_period())
 
 
 @shared_task(name="monitoring.ask_hosts", ignore_result=True)

@@ -214,6 +214,31 @@ class ServiceForm(forms.Form):
     reason = forms.CharField(required=False, max_length=2000)
 
 
+class MaintenanceForm(forms.Form):
+    """A maintenance of the ticked cards. What it means, the service says."""
+
+    start = forms.CharField(
+        label=_("Start"), required=False, max_length=40, help_text=_("Left empty: from now."),
+        widget=forms.TextInput(attrs={"type": "datetime-local"}),
+    )
+    end = forms.CharField(
+        label=_("End"), max_length=40, widget=forms.TextInput(attrs={"type": "datetime-local"}),
+        error_messages={"required": _("Choose when it ends.")},
+    )
+    reason = forms.CharField(
+        label=_("Reason"), required=False, max_length=200, validators=[PLAIN_TEXT], help_text=_("Everybody affected reads it.")
+    )
+    urgent = forms.BooleanField(
+        label=_("Urgent"), required=False, help_text=_("Ends what is active on the cards. It needs a reason.")
+    )
+
+
+class ReplaceForm(forms.Form):
+    """Which card takes the place of another."""
+
+    new = forms.IntegerField(min_value=1, max_value=2**63 - 1)
+
+
 class DisputeForm(forms.Form):
     """What a member says against a demerit."""
 

@@ -295,6 +295,12 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "Somebody would have to make room for you, but as good a card is free: %(cards)s. Take it instead."
     ) % {"cards": _(", ").join(f["cards"])},
     Code.NO_DISPLACING: _no_displacing,
+    Code.MAINTENANCE: lambda f: _(
+        "%(card)s is in maintenance from %(start)s to %(end)s. Choose another card, or a time outside."
+    ) % {"card": f["card"], **_span(f)},
+    Code.CARD_LOST: lambda f: _("%(card)s is offline. Choose another card, or a start after %(end)s.") % {
+        "card": f["card"], **_span(f)
+    },
     Code.NOT_ENOUGH_CARDS: lambda f: ngettext(
         "There is no such card free for all of this time. Choose another time, or fewer conditions.",
         "There are not %(count)s such cards free together for all of this time. Choose another time, or fewer cards.",
@@ -362,6 +368,21 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.UNIX_KNOWN: lambda f: _(
         "%(account)s on %(host)s belongs to %(member)s already. Correct the name or the uid, or remove it there first."
     ) % f,
+    Code.MAINTENANCE_WAITS: lambda f: _(
+        "What is firm on %(card)s lasts until %(until)s, and planned maintenance waits for that. Choose a later end, or "
+        "announce it as urgent with a reason."
+    ) % {"card": f["card"], "until": instant(f["until"])},
+    Code.MAINTENANCE_TWICE: lambda f: _(
+        "%(card)s is in maintenance from %(start)s to %(end)s already. Choose another time, or end that one first."
+    ) % {"card": f["card"], **_span(f)},
+    Code.MAINTENANCE_OVER: lambda f: _("This maintenance is over already. See the list."),
+    Code.NOTHING_LOST: lambda f: _(
+        "There is nothing to make good: no card was taken from this reservation, its time is over, or you have others for it."
+    ),
+    Code.NO_EQUAL_CARD: lambda f: _("No equal card is free for the rest of the time now. Choose another time or other cards."),
+    Code.NOT_A_REPLACEMENT: lambda f: _(
+        "A replacement is another card that is in service. Choose one, or add it first."
+    ),
     Code.HOST_KNOWN: lambda f: _("There is a host named %(name)s already. Choose another name.") % f,
     Code.CARD_KNOWN: lambda f: _("A card with this UUID is known already: %(card)s.") % f,
 }

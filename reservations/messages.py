@@ -6,7 +6,7 @@ Facts come in one order: what ends when, cards, what they do now, who is next, h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,8 +23,8 @@ from labgpu.notify.message import Action, Message, Recipient, one_line
 from . import evidence, labels, queries
 from .links import LinkAction, link_for
 from .looks import cards_line, cards_of, looks, people_of
-from .models import Allocation, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
-from .obsolete import changed_by, ruling_of
+from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
+from .obsolete import cause_of, changed_by, maintenance_of, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
 from .rules.lifecycle import Status
@@ -192,8 +192,16 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     )
     actions = (Action(_("Extend"), link_for(reservation, LinkAction.EXTEND).url),) if longest else ()
     return Words(
-        subject, lead, facts, (_("LabGPU ends no process."), follows), Action(_("View"), page("mine")), actions
+        subject, lead, facts, (_("LabGPU ends no process."), follows, _charged(reservation, lab, now)),
+        Action(_("View"), page("mine")), actions,
     )
+
+
+def _charged(reservation: Reservation, lab: LabFacts, now: datetime) -> str:
+    grace_until = (reservation.ended_at or reservation.end) + lab.policy.grace
+    return _("What runs on after %(when)s is charged at twice the rate, whether or not somebody waits.") % {
+        "when": near(grace_until, now)
+    }
 
 
 def _still_running(when: str, points: int) -> str:
@@ -331,7 +339,7 @@ def _displaced(row: Notification, lab: LabFacts, now: datetime) -> Words:
     facts = (
         Fact(_("Cards"), (cards,)),
         Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
-        Fact(pgettext("fact", "Instead of it"), (_displacer(reservation),)), *_by_ruling(reservation),
+        Fact(pgettext("fact", "Instead of it"), (_displacer(reservation, cause_of(row)),)), *_by_ruling(reservation),
     )
     follows = [_("Its hours are yours again.")]
     if reservation.displaced_times >= lab.policy.safe_after:
@@ -339,8 +347,8 @@ def _displaced(row: Notification, lab: LabFacts, now: datetime) -> Words:
     return Words(
         # Translators: subject of the mail to whom was displaced: Displaced: 2 × A100 (gpu-a:0, gpu-a:1), tomorrow 22:00
         _("Displaced: %(cards)s, %(start)s — choose another time") % said,
-        _("A reservation that goes first needs these cards, so yours had to make room. Choose another time now."),
-        facts, tuple(follows), Action(_("Your reservations"), page("mine")),
+        _DISPLACED_BY.get(cause_of(row), _goes_first)(), facts, tuple(follows),
+        Action(_("Your reservations"), page("mine")),
         (Action(_("Choose another time"), page("reservation", reservation.pk)),),
     )
 
@@ -358,7 +366,9 @@ def _placed(row: Notification, lab: LabFacts, now: datetime) -> Words:
     return Words(
         # Translators: subject of the mail when LabGPU moved a reservation: Moved to tomorrow 22:00: 2 × A100 (gpu-a:0, gpu-a:1)
         _("Moved to %(start)s: %(cards)s") % said,
-        _("A reservation that goes first needed its place, so LabGPU moved yours, as you allowed. It costs no more than before."),
+        _("%(why)s LabGPU moved your reservation, as you allowed. It costs no more than before.") % {
+            "why": _CAUSE.get(cause_of(row), _needed)()
+        },
         facts, (_("If the new time does not suit you, move or cancel it."),),
         Action(_("View"), page("reservation", reservation.pk)),
     )
@@ -389,11 +399,85 @@ def _period(start: datetime, end: datetime) -> str:
     return _("%(start)s to %(end)s") % {"start": labels.instant(start), "end": labels.instant(end)}
 
 
-def _displacer(reservation: Reservation) -> str:
+def _goes_first() -> str:
+    return _("A reservation that goes first needs these cards, so yours had to make room. Choose another time now.")
+
+
+def _needed() -> str:
+    return _("A reservation that goes first needed its place.")
+
+
+_DISPLACED_BY: Mapping[str, Callable[[], str]] = {
+    "maintenance": lambda: _("The cards are in maintenance then. Choose another time or other cards now."),
+    "lost": lambda: _(
+        "A card is offline, and no equal one is free at the same time. Choose another time or other cards now."
+    ),
+}
+_CAUSE: Mapping[str, Callable[[], str]] = {
+    "maintenance": lambda: _("The cards are in maintenance."), "lost": lambda: _("A card is offline."),
+    "replacement": lambda: _("A card was replaced by another."),
+}
+
+
+def _interrupted(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    entry = AuditEntry.objects.get(pk=int(row.key.rpartition(":")[2]))
+    lost = [one for one in cards_of(reservation.pk) if one.gpu_id in entry.change["cards"]]
+    said = {"cards": cards_line(lost), "why": _CAUSE[entry.change["cause"]](), "end": near(reservation.end, now)}
+    going_on = [one for one in cards_of(reservation.pk) if one.gpu_id not in entry.change["cards"]]
+    facts = (
+        Fact(_("Cards"), (said["cards"],)),
+        Fact(pgettext("fact", "Ended"), (labels.instant(entry.at),)),
+        *((Fact(pgettext("fact", "Goes on"), (cards_line(going_on),)),) if not entry.change["whole"] else ()),
+    )
+    view = Action(_("View"), page("reservation", reservation.pk))
+    actions = (Action(_("Take an equal card"), view.url),) if now < reservation.end else ()
+    return Words(
+        # Translators: subject of the mail when cards were taken away: Interrupted: 1 × A100 (gpu-a:0) — take an equal card
+        _("Interrupted: %(cards)s — take an equal card") % said,
+        _("%(why)s If an equal card is free, it is yours until %(end)s with one press; it costs what is returned here.") % said,
+        facts, (_("What was left of the time is returned, and no point is given."),), view, actions,
+    )
+
+
+def _swapped(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    cards = cards_line(cards_of(reservation.pk))
+    facts = (Fact(_("Cards"), (cards,)), Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)))
+    return Words(
+        # Translators: subject of the mail when equal cards took the place of others, with the cards and when it starts
+        _("Other cards, same time: %(cards)s, %(start)s") % {"cards": cards, "start": near(reservation.start, now)},
+        _("%(why)s You have equal cards at the same time and the same price. You need do nothing.") % {
+            "why": _CAUSE.get(cause_of(row), _needed)()
+        },
+        facts, (), Action(_("View"), page("reservation", reservation.pk)),
+    )
+
+
+def _maintenance(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation, found = _reservation(row), maintenance_of(row)
+    assert found is not None  # `obsolete.cause` has been asked
+    cards = cards_line(cards_of(reservation.pk))
+    said = {"cards": cards, "start": near(found.start, now)}
+    facts = (
+        Fact(pgettext("fact", "Maintenance"), (_period(found.start, found.end),)),
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Reason"), (one_line(found.reason),)),
+    )
+    return Words(
+        # Translators: subject of the mail before an urgent maintenance: Urgent maintenance from 18:00: 1 × A100 (gpu-a:0)
+        _("Urgent maintenance from %(start)s: %(cards)s") % said,
+        _("Save your work by %(start)s: the cards in maintenance are taken from your reservation then.") % said,
+        facts, (_("What is left of the time is returned then, and no point is given."),),
+        Action(_("View"), page("reservation", reservation.pk)),
+    )
+
+
+def _displacer(reservation: Reservation, cause: str) -> str:
     """Who goes first, with the rank that those displaced by it may see (J5)."""
     by = reservation.displaced_by
     if by is None:
-        return _("the cards are not available")
+        return _CAUSE[cause]() if cause in _CAUSE else _("the cards are not available")
     return _("%(who)s, %(tier)s") % {"who": one_line(str(by.holder)), "tier": labels.TIER.get(by.tier, by.tier)}
 
 
@@ -463,7 +547,7 @@ def _lines(text: str) -> tuple[str, ...]:
 _SAID = {
     Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling,
     Kind.DISPLACED: _displaced, Kind.PLACED: _placed, Kind.BROUGHT_BACK: _brought_back, Kind.INVITED: _invited,
-    Kind.GRANT: _grant,
+    Kind.GRANT: _grant, Kind.INTERRUPTED: _interrupted, Kind.SWAPPED: _swapped, Kind.MAINTENANCE: _maintenance,
 }
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from . import queries
 from .looks import cards_of, looks, people_of
-from .models import Allocation, AuditEntry, Collaborator, Demerit, Notification, Reservation, Ruling
+from .models import Allocation, AuditEntry, Collaborator, Demerit, Maintenance, Notification, Reservation, Ruling
 from .rules.lifecycle import Status
 
 Kind = Notification.Kind
@@ -24,10 +24,14 @@ def cause(row: Notification, now: datetime) -> str:
             return "" if changed_by(row) is not None else "the change is not on record"
         case Kind.OVERRUN:
             return _overrun_obsolete(row, now)
-        case Kind.DISPLACED | Kind.PLACED | Kind.BROUGHT_BACK:
+        case Kind.DISPLACED | Kind.PLACED | Kind.BROUGHT_BACK | Kind.SWAPPED:
             if row.reservation is None:
                 return "the reservation is gone"
             return "" if row.reservation.version == row.reservation_version else "the reservation was changed"
+        case Kind.INTERRUPTED:
+            return "" if row.reservation is not None else "the reservation is gone"
+        case Kind.MAINTENANCE:
+            return _maintenance_obsolete(row, now)
         case Kind.DEMERIT:
             if row.demerit is None:
                 return "the demerit is gone"
@@ -84,6 +88,28 @@ def _continues(reservation: Reservation) -> bool:
         gpu__in=mine, start=reservation.end, status__in=queries.HOLDING_CODES, reservation__holder=reservation.holder_id
     )
     return set(following.values_list("gpu", flat=True)) == mine
+
+
+def maintenance_of(row: Notification) -> Maintenance | None:
+    """The maintenance that a message tells of."""
+    number = row.key.split(":")[1] if row.key.startswith("maintenance:") else ""
+    return Maintenance.objects.filter(pk=int(number)).first() if number.isdecimal() else None
+
+
+def _maintenance_obsolete(row: Notification, now: datetime) -> str:
+    found = maintenance_of(row)
+    if row.reservation is None or found is None or found.ended_at is not None:
+        return "the maintenance was called off"
+    if row.reservation.status not in _HOLDS or row.reservation.end <= found.start:
+        return "the reservation ends before it"
+    return ""
+
+
+def cause_of(row: Notification) -> str:
+    """Why a reservation was displaced, moved, interrupted or given another card, in the audit's word."""
+    number = row.key.rpartition(":")[2]
+    entry = AuditEntry.objects.filter(pk=int(number)).first() if number.isdecimal() else None
+    return str(entry.change.get("cause", "")) if entry is not None else ""
 
 
 def _overrun_obsolete(row: Notification, now: datetime) -> str:

@@ -19,6 +19,7 @@ class Action(StrEnum):
     UNDO = "undo"
     AGAIN = "again"
     REPLACE = "replace"
+    TAKE_EQUAL = "take_equal"
     SEE_NOTE = "see_note"
     SEE_DEMERIT = "see_demerit"
     DISPUTE = "dispute"
@@ -70,7 +71,7 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
             return holder or member.is_arbiter
         case Action.RELEASE | Action.EXTEND:
             return holder or member.is_arbiter or _advises(member, reservation) or member.pk in reservation.collaborator_ids
-        case Action.CANCEL | Action.MOVE | Action.UNDO:
+        case Action.CANCEL | Action.MOVE | Action.UNDO | Action.TAKE_EQUAL:
             return holder or member.is_arbiter or _advises(member, reservation)
         case _:
             return False

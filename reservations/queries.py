@@ -27,6 +27,8 @@ from .models import (
     KeptMail,
     Lab,
     LedgerEntry,
+    Maintenance,
+    MaintenanceCard,
     Member,
     Pool,
     Project,
@@ -34,11 +36,12 @@ from .models import (
     Reservation,
     SpecialDay,
 )
-from .rules.facts import Card, Claim, Holding, PoolFacts, ProjectFacts, TierGrant
+from .rules.facts import Card, Claim, Closed, Holding, PoolFacts, ProjectFacts, TierGrant
 from .rules.hours import Account, Hours, spare, weeks_met
 from .rules.interval import Interval, whole_seconds
 from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
+from .rules.overruns import LOOK_BACK_WEEKS, carried
 from .rules.policy import Policy
 from .rules.quota import allowance_units
 from .rules.rank import rank_of
@@ -46,6 +49,7 @@ from .rules.week import day_start, week_of
 from .rules.windows import Timetable
 
 HOLDING_CODES = [str(status) for status in HOLDING]
+LOST_AHEAD = timedelta(hours=24)  # for how long ahead a lost card counts as gone (G6)
 
 
 @dataclass(frozen=True)
@@ -161,14 +165,33 @@ def _claim(
 
 
 def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *, claims: bool = False) -> list[Holding]:
-    """What holds these cards at any instant of `[start, end)`; with `claims`, what each weighs against others (D4)."""
+    """What holds these cards at any instant of `[start, end)`, maintenance too; with `claims`, what each reservation weighs
+    against others (D4)."""
     rows = Allocation.objects.filter(gpu__in=list(card_ids), status__in=HOLDING_CODES, start__lt=end, end__gt=start)
     if claims:
         same = Allocation.objects.filter(reservation=OuterRef("reservation"), status=OuterRef("status"))
         rows = rows.annotate(
             cards_of_reservation=Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
         )
-    return _holdings(rows.order_by("start", "gpu_id"), claims=claims)
+    return _holdings(rows.order_by("start", "gpu_id"), claims=claims) + maintenance_between(card_ids, start, end)
+
+
+def maintenance_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
+    """When in `[start, end)` these cards are in maintenance (G5), in order."""
+    rows = MaintenanceCard.objects.filter(gpu__in=list(card_ids), start__lt=end, end__gt=start)
+    return [
+        Holding(gpu_id, Interval(begins, ends), 0, 0, "", closed=Closed.MAINTENANCE)
+        for gpu_id, begins, ends in rows.order_by("start", "gpu_id").values_list("gpu_id", "start", "end")
+    ]
+
+
+def lost_cards(card_ids: Iterable[int], now: datetime) -> list[Holding]:
+    """Those of these cards whose loss is proved, each closed for the next day: what starts later may find it back (G6)."""
+    rows = CardState.objects.filter(gpu__in=list(card_ids)).exclude(lost_since=None)
+    return [
+        Holding(gpu_id, Interval(now, now + LOST_AHEAD), 0, 0, "", closed=Closed.LOST)
+        for gpu_id in rows.order_by("gpu_id").values_list("gpu_id", flat=True)
+    ]
 
 
 def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
@@ -244,8 +267,28 @@ def account(
         row = Project.objects.filter(pk=project_id).values_list("weekly_hours", flat=True).first()
         hours = lab.policy.project_weekly_hours if row is None else row
     grants = hours_given(member.pk, wanted, lab.zone, project=project_id)
-    used = units_used(member.pk, sorted(wanted | weeks_met(grants, lab.zone)), project=project_id)
-    return Account(allowance_units(hours), used, grants)
+    every = sorted(wanted | weeks_met(grants, lab.zone))
+    used = units_used(member.pk, every, project=project_id)
+    owed = debts(member.pk, every, allowance_units(hours), project=project_id)
+    return Account(allowance_units(hours), {week: used[week] + owed[week] for week in every}, grants, owed)
+
+
+def debts(member_id: int, weeks: Sequence[date], allowance: int, *, project: int | None = None) -> dict[date, int]:
+    """By how much overruns overdrew the account before each of these weeks, in order, so that it weighs on it (E3)."""
+    if not weeks:
+        return {}
+    first = weeks[0] - timedelta(days=7 * LOOK_BACK_WEEKS)
+    whose = {"member": member_id, "project": None} if project is None else {"project": project}
+    rows = LedgerEntry.objects.filter(
+        **whose, account=LedgerEntry.Account.QUOTA, reason=LedgerEntry.Reason.OVERRUN, period__gte=first,
+        period__lte=weeks[-1],
+    )
+    overruns = {row["period"]: row["units"] for row in rows.values("period").annotate(units=Sum("units")).order_by()}
+    if not any(overruns.values()):
+        return dict.fromkeys(weeks, 0)
+    every = [first + timedelta(days=7 * n) for n in range((weeks[-1] - first).days // 7 + 1)]
+    found = carried(every, units_used(member_id, every, project=project), overruns, allowance)
+    return {week: found[week] for week in weeks}
 
 
 def projects_of(member_id: int) -> dict[int, str]:
@@ -378,12 +421,14 @@ def card_used_last(member_id: int) -> int | None:
 
 @dataclass(frozen=True)
 class WeekBalance:
-    """One week of an account, in units. `extra`: what one-off hours still cover beside the allowance (E5)."""
+    """One week of an account, in units. `extra`: what one-off hours still cover beside the allowance (E5). `debt`: what of
+    `used` overruns of earlier weeks overdrew (E3)."""
 
     week: date
     used: int
     allowance: int
     extra: int = 0
+    debt: int = 0
 
     @property
     def left(self) -> int:
@@ -396,7 +441,8 @@ def balances(member: Member, lab: LabFacts, now: datetime, *, project: int | Non
     weeks = [this, this + timedelta(days=7)]
     found = account(member, project, weeks, lab)
     return [
-        WeekBalance(week, found.used[week], found.allowance, spare(found, week, now, lab.zone)) for week in weeks
+        WeekBalance(week, found.used[week], found.allowance, spare(found, week, now, lab.zone), found.debts.get(week, 0))
+        for week in weeks
     ]
 
 
@@ -410,10 +456,13 @@ def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> 
 
 
 def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datetime | None:
-    """When the next reservation on any of these cards begins, other than `not_of`; earlier than `after` if it holds then."""
-    rows = Allocation.objects.filter(gpu__in=list(gpu_ids), status__in=HOLDING_CODES, end__gt=after)
-    found: datetime | None = rows.exclude(reservation=not_of).aggregate(start=Min("start"))["start"]
-    return found
+    """When the next reservation or maintenance on any of these cards begins, other than `not_of`; earlier than `after` if it
+    holds then."""
+    wanted = list(gpu_ids)
+    rows = Allocation.objects.filter(gpu__in=wanted, status__in=HOLDING_CODES, end__gt=after).exclude(reservation=not_of)
+    closed = MaintenanceCard.objects.filter(gpu__in=wanted, end__gt=after)
+    starts = (some.aggregate(start=Min("start"))["start"] for some in (rows, closed))
+    return min((one for one in starts if one is not None), default=None)
 
 
 def reservation_detail(pk: int) -> Reservation | None:
@@ -485,13 +534,21 @@ _BLOCK = (
 
 def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> list[Block]:
     """What the schedule shows between two instants: everything held, and what ended early with the time it held."""
-    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED)]
+    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED), str(Status.INTERRUPTED)]
     rows = (
         Allocation.objects.filter(gpu__in=gpu_ids, status__in=shown, start__lt=end, end__gt=start)
         .order_by("gpu_id", "start")
         .values_list(*_BLOCK)
     )
     return [Block(*row) for row in rows]
+
+
+def maintenance_blocks(gpu_ids: Sequence[int], start: datetime, end: datetime) -> list[Block]:
+    """The maintenance of these cards between two instants, as the schedule draws it: nobody's, without a reservation."""
+    return [
+        Block(0, one.card_id, one.interval.start, one.interval.end, str(Closed.MAINTENANCE), "", 0, "")
+        for one in maintenance_between(gpu_ids, start, end)
+    ]
 
 
 def history_of(reservation: Reservation) -> list[AuditEntry]:
@@ -552,6 +609,29 @@ def collaborator_ids(reservation_ids: Collection[int]) -> dict[int, frozenset[in
     for row in rows:
         found[row.reservation_id] |= {row.member_id}
     return found
+
+
+def held_on_host(host_id: int, span: Interval) -> list[Allocation]:
+    """What was or is really held of the host's cards at some instant of `span`, in order."""
+    had = [Status.ACTIVE, Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED]
+    rows = Allocation.objects.filter(
+        gpu__host=host_id, status__in=[*map(str, had), str(Status.BOOKED)], start__lt=span.end, end__gt=span.start
+    )
+    return list(rows.select_related("reservation").order_by("start", "pk"))
+
+
+def in_maintenance(gpu_id: int, span: Interval) -> bool:
+    """Whether the card is out of service, or in maintenance at some instant of `span`: then nothing is held against anybody."""
+    if Gpu.objects.filter(pk=gpu_id, service=Gpu.Service.OUT_OF_SERVICE).exists():
+        return True
+    return MaintenanceCard.objects.filter(gpu=gpu_id, start__lt=span.end, end__gt=span.start).exists()
+
+
+def maintenance_listed(now: datetime) -> list[Maintenance]:
+    """What is in maintenance or will be, each with its cards, the next to begin first."""
+    rows = Maintenance.objects.filter(end__gt=now, ended_at=None).select_related("announced_by")
+    cards_of = Prefetch("cards", MaintenanceCard.objects.select_related("gpu__host").order_by("gpu__host__name", "gpu__index"))
+    return list(rows.prefetch_related(cards_of))
 
 
 def members_by_uid(host_id: int) -> dict[int, int]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from celery import shared_task
 from django.utils import timezone
 
 from . import ticks
 from .rules.refusal import Refused
-from .services import booking, delivery, elastic, grants, leaving, locking
+from .services import booking, delivery, elastic, grants, interrupting, leaving, locking
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,8 @@ def people() -> None:
 
 @shared_task(name="reservations.advance")
 def advance() -> None:
-    """Starts and finishes reservations whose time has come (H1); what is beyond the allowance comes within it (E4)."""
+    """Starts and finishes reservations whose time has come (H1); takes from them what is out of reach (G5, G6); what is beyond
+    the allowance comes within it (E4)."""
     ticks.mark("advance", timezone.now())
     stop = time.monotonic() + BUDGET_S
     now = timezone.now()
@@ -70,8 +73,21 @@ def advance() -> None:
             log.info("reservation %s: busy, left for the next sweep", reservation_id)
         except Exception:
             log.exception("reservation %s: left for the next sweep", reservation_id)
+    _each(interrupting.due(now), interrupting.interrupt, now)
+    _each(interrupting.swap_due(now), interrupting.swap_or_displace, now)
     for reservation_id in elastic.due(now):
         try:
             elastic.settle(reservation_id, now=now)
         except locking.Busy:
             log.info("reservation %s: busy, left for the next sweep", reservation_id)
+
+
+def _each(ids: Iterable[int], act: Callable[..., object], now: datetime) -> None:
+    """Does it to each; what is busy or fails is left for the next sweep."""
+    for reservation_id in ids:
+        try:
+            act(reservation_id, now=now)
+        except locking.Busy:
+            log.info("reservation %s: busy, left for the next sweep", reservation_id)
+        except Exception:
+            log.exception("reservation %s: left for the next sweep", reservation_id)

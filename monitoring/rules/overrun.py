@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservations.rules.interval import Interval
 from reservations.rules.policy import Policy
 
+from .gate import ACT_COVERAGE, coverage
 from .snapshot import FRESH_PERIODS, Look, Tenure, is_fresh
 
 CLOSES_AFTER = 3  # samples that show them gone (I8)
+CHARGED_IN = timedelta(minutes=15)  # an overrun that goes on is charged in steps of this length, not at every look
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,35 @@ def follow(
         warns=not track.is_open, opens=not track.is_open, counts=not track.is_counted and (waited_for or long_enough),
         waited_for=waited_for, first_sight=track.first_sight or counting[0].at, run=counting,
     )
+
+
+def proved(
+    tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look], since: datetime, period: timedelta
+) -> list[Interval]:
+    """The stretches from `since` on for which the looks prove the former holder there, in order (E3).
+
+    None spans a look that shows something else, that could not be read or that is missing for three periods; each has nine of
+    ten of the looks expected in it. Until a first look near the end they were there by right: it reaches back to the end.
+    """
+    stretches: list[Interval] = []
+    run: list[Look] = []
+    after = [look for look in looks if look.at >= max(since, tenure.end)]
+    for look in [*after, None]:
+        is_next = look is not None and _is_proof(tenure, tenures, look)
+        if run and (look is None or not is_next or not is_fresh(run[-1].at, look.at, period)):
+            if (found := _stretch(run, tenure, period)) is not None:
+                stretches.append(found)
+            run = []
+        if look is not None and is_next:
+            run.append(look)
+    return stretches
+
+
+def _stretch(run: Sequence[Look], tenure: Tenure, period: timedelta) -> Interval | None:
+    start, end = run[0].at, run[-1].at
+    if start == end or coverage([look.at for look in run], start, end, period) < ACT_COVERAGE:
+        return None
+    return Interval(tenure.end if is_fresh(tenure.end, start, period) else start, end)
 
 
 def _lasts(run: Sequence[Look], policy: Policy, period: timedelta) -> bool:

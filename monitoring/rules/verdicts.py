@@ -11,8 +11,6 @@ from reservations.rules.policy import Policy
 
 from .snapshot import FRESH_PERIODS, MEMORY_FLOOR, Look, Tenure, is_fresh
 
-OFFLINE_AFTER = timedelta(minutes=15)
-
 
 class State(StrEnum):
     """The states this version tells apart; the codes are those of `CardState.State`."""
@@ -75,10 +73,10 @@ def judge(card: CardFacts, host: Heartbeat, *, now: datetime, policy: Policy, pe
     Silence is dated from the instant at which it became too long, so judging it again says the same again.
     """
     if host.problem or not host.clock_agrees(policy):
-        return _silence(host.heard_at, now, timedelta(0))
+        return _silence(host.heard_at, now, timedelta(0), policy)
     look = card.newest
     if look is None or not is_fresh(look.at, now, period):
-        return None if card.last_at is None else _silence(card.last_at, now, FRESH_PERIODS * period)
+        return None if card.last_at is None else _silence(card.last_at, now, FRESH_PERIODS * period, policy)
     if look.problem:
         return Verdict(State.OFFLINE if look.problem == "lost" else State.UNKNOWN, look.at, look)
     if look.processes is None:
@@ -86,9 +84,10 @@ def judge(card: CardFacts, host: Heartbeat, *, now: datetime, policy: Policy, pe
     return _of_processes(card, look, policy)
 
 
-def _silence(last: datetime, now: datetime, patience: timedelta) -> Verdict | None:
-    if now - last > OFFLINE_AFTER:
-        return Verdict(State.OFFLINE, last + OFFLINE_AFTER)
+def _silence(last: datetime, now: datetime, patience: timedelta, policy: Policy) -> Verdict | None:
+    offline_after = timedelta(seconds=policy.lost_after_s)
+    if now - last > offline_after:
+        return Verdict(State.OFFLINE, last + offline_after)
     if now - last >= patience:
         return Verdict(State.UNKNOWN, last + patience)
     return None

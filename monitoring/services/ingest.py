@@ -13,12 +13,13 @@ from django.db import transaction
 from labgpu.agent.reading import BadReading, Card, Process, Reading
 from reservations import queries as ledger
 from reservations.models import Gpu, Host
+from reservations.rules.policy import Policy
 from reservations.services import inventory
 from reservations.services.inventory import SeenCard
 
 from .. import queries
-from ..models import HostReading, ProcessInterval, Sample
-from ..rules.snapshot import SeenProcess, owner_of
+from ..models import Downtime, HostReading, ProcessInterval, Sample
+from ..rules.snapshot import SeenProcess, is_fresh, owner_of
 from . import judge
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def ingest(data: object, *, now: datetime, period: timedelta) -> Outcome:
         return host
     gpus = {gpu.uuid: gpu for gpu in inventory.discover(host, _seen(reading), now)}
     with transaction.atomic():
-        outcome = _keep(reading, host, gpus, now)
+        outcome = _keep(reading, host, gpus, now, period)
     judge.judge_host(host.pk, now=now, period=period)
     return outcome
 
@@ -84,12 +85,13 @@ def _seen(reading: Reading) -> list[SeenCard]:
     ]
 
 
-def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime) -> Outcome:
+def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime, period: timedelta) -> Outcome:
     taken = datetime.fromtimestamp(reading.taken_at, UTC)
     kept = HostReading.objects.select_for_update().filter(host=host).first()
     if kept and (kept.boot_id, kept.sequence) == (reading.boot_id, reading.sequence):
         return Outcome.REPEATED
-    tolerance = timedelta(seconds=ledger.lab_facts().policy.clock_tolerance_s)
+    policy = ledger.lab_facts().policy
+    tolerance = timedelta(seconds=policy.clock_tolerance_s)
     is_late = kept is not None and _is_older(reading, taken, kept, now + tolerance)
     members = ledger.members_by_uid(host.pk)
     found = [(card, gpus[card.uuid]) for card in reading.cards if card.uuid in gpus]
@@ -100,8 +102,11 @@ def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime) 
     _keep_intervals(reading, lists, taken, is_late)
     if is_late:
         return Outcome.LATE
+    if kept is not None and _was_down(reading, kept, now, policy):
+        Downtime.objects.create(host=host, start=kept.received_at, end=now)
     latest = HostReading(
-        host=host, boot_id=reading.boot_id, sequence=reading.sequence, taken_at=taken, received_at=now,
+        host=host, steady_since=_steady_since(reading, kept, now, period),
+        boot_id=reading.boot_id, sequence=reading.sequence, taken_at=taken, received_at=now,
         clock_offset_s=(now - taken).total_seconds(), simulated=reading.simulated,
         problem_code=reading.problem.code if reading.problem else "",
         problem_detail=reading.problem.detail if reading.problem else "",
@@ -111,6 +116,21 @@ def _keep(reading: Reading, host: Host, gpus: Mapping[str, Gpu], now: datetime) 
         update_fields=[field.name for field in HostReading._meta.concrete_fields if not field.primary_key],
     )
     return Outcome.STORED
+
+
+def _was_down(reading: Reading, kept: HostReading, now: datetime, policy: Policy) -> bool:
+    """Whether the host was silent long enough to count as failed, and has been restarted since."""
+    restarted = bool(kept.boot_id and reading.boot_id) and kept.boot_id != reading.boot_id
+    return restarted and now - kept.received_at >= timedelta(seconds=policy.lost_after_s)
+
+
+def _steady_since(reading: Reading, kept: HostReading | None, now: datetime, period: timedelta) -> datetime | None:
+    """Since when good readings have come without a gap; None while the host tells of trouble."""
+    if reading.problem:
+        return None
+    if kept is None or kept.steady_since is None or not is_fresh(kept.received_at, now, period):
+        return now
+    return min(kept.steady_since, now)
 
 
 def _is_older(reading: Reading, taken: datetime, kept: HostReading, latest: datetime) -> bool:

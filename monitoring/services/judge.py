@@ -12,7 +12,8 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from reservations.models import Allocation, CardState, Demerit, Gpu, Reservation
+from reservations.models import Allocation, CardState, Demerit, Reservation
+from reservations.rules.interval import Interval
 from reservations.services import conduct, locking, sightings
 from reservations.services.sightings import Sighting
 
@@ -22,6 +23,7 @@ from ..queries import CardWatch, HostWatch
 from ..rules import gate, overrun, verdicts
 from ..rules.snapshot import Look, Tenure
 from ..rules.verdicts import Verdict
+from . import charging
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ def _findings(card: CardWatch, watch: HostWatch, now: datetime, period: timedelt
         finding = overrun.follow(
             tenure, card.facts.tenures, card.facts.looks, track, now=now, policy=watch.policy, period=period
         )
-        if finding.warns or finding.opens or finding.counts or finding.closes:
+        if track.is_open or finding.warns or finding.opens or finding.counts or finding.closes:
             found.append((card, tenure, finding))
     return found
 
@@ -120,6 +122,8 @@ def _follow(
     card: CardWatch, tenure: Tenure, finding: overrun.Finding, watch: HostWatch, now: datetime, period: timedelta
 ) -> None:
     if finding.closes:
+        if tenure.end <= now:
+            charging.follow(card, tenure, watch, now, period, at_once=True)
         Incident.objects.filter(
             kind=Incident.Kind.OVERRUN, allocation=tenure.allocation_id, closed_at=None
         ).update(closed_at=now)
@@ -130,6 +134,8 @@ def _follow(
         _warn(tenure, now)
     if finding.counts:
         _count(card, tenure, watch, now, period)
+    if finding.first_sight is not None:  # it stands, as of now
+        charging.follow(card, tenure, watch, now, period, at_once=finding.opens)
 
 
 def _open(card: CardWatch, tenure: Tenure, finding: overrun.Finding, now: datetime) -> None:
@@ -200,7 +206,7 @@ def _ask_gate(
         start=tenure.end, end=newest, samples=queries.sample_instants(card.gpu_id, tenure.end, newest, tolerance),
         clock_offset_s=reading.clock_offset_s,
         is_mixed=queries.is_mixed(watch.simulated) or any(look.simulated != watch.simulated for look in finding.run),
-        in_maintenance=Gpu.objects.filter(pk=card.gpu_id, service=Gpu.Service.OUT_OF_SERVICE).exists(),
+        in_maintenance=queries.ledger.in_maintenance(card.gpu_id, Interval(tenure.end, now)),
         is_decided=Demerit.objects.filter(fact=fact_of(tenure)).exists(),
     )
     return gate.ask(case, now=now, policy=watch.policy, period=period)

@@ -198,6 +198,9 @@ class LedgerEntry(AppendOnly):
         DISPLACED = "displaced"
         IN_QUOTA = "in_quota"
         KEPT = "kept"  # came back late in a week and stays valid beyond it: no more room in this week (E3)
+        OVERRUN = "overrun"
+        LOST = "lost"
+        INTERRUPTED = "interrupted"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
     project = models.ForeignKey(Project, models.PROTECT, null=True, related_name="ledger")
@@ -218,6 +221,27 @@ class LedgerEntry(AppendOnly):
 
     def __str__(self) -> str:
         return f"{self.member_id} {self.account} {self.period} {self.units:+d}"
+
+
+class OverrunCharge(models.Model):
+    """What staying on after one end of one card has been charged so far (E3): a note beside the ledger, so that it can grow with
+    the proof and be taken back whole.
+
+    `ended`: the end that was stayed on after. `until`: up to when proof has been charged. `units`: what the ledger's rows
+    of it add up to, by quota week. `void_at`: taken back, and never charged again.
+    """
+
+    allocation = models.ForeignKey(Allocation, models.PROTECT, related_name="overrun_charges")
+    ended = models.DateTimeField()
+    until = models.DateTimeField()
+    units = models.JSONField(default=dict)
+    void_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["allocation", "ended"], name="one_charge_per_end")]
+
+    def __str__(self) -> str:
+        return f"{self.allocation_id} after {self.ended}"
 
 
 class IdempotencyKey(models.Model):

@@ -106,8 +106,13 @@ class CardState(models.Model):
     """What the sensor last told the ledger of one card. No row, or an old one, means unknown (I1).
 
     Written by `reservations.services.sightings` only, for monitoring. `owner_ids` are the members whose processes were
-    seen (verified or resolved); `baseline`-free memory and use are for showing.
+    seen (verified or resolved); `baseline`-free memory and use are for showing. `lost_since`: since when the card is proved
+    to be gone (G6), and `lost_how`: from a host that answers, or with a host that has fallen silent.
     """
+
+    class Lost(models.TextChoices):
+        GONE = "gone"
+        SILENT = "silent"
 
     class State(models.TextChoices):
         FREE = "free"
@@ -131,6 +136,8 @@ class CardState(models.Model):
     process_count = models.PositiveSmallIntegerField(null=True)
     owner_ids = models.JSONField(default=list)
     free_streak = models.PositiveIntegerField(default=0)
+    lost_since = models.DateTimeField(null=True, blank=True)
+    lost_how = models.CharField(max_length=8, choices=Lost.choices, default="", blank=True)
     simulated = models.BooleanField(default=False)
 
     def __str__(self) -> str:

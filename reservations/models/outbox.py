@@ -29,6 +29,9 @@ class Notification(models.Model):
         BROUGHT_BACK = "brought_back"
         INVITED = "invited"
         GRANT = "grant"
+        INTERRUPTED = "interrupted"
+        SWAPPED = "swapped"
+        MAINTENANCE = "maintenance"
 
     class State(models.TextChoices):
         DUE = "due"

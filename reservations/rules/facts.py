@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from .hours import Hours
@@ -76,9 +77,19 @@ class Claim:
     displaced_times: int = 0
 
 
+class Closed(StrEnum):
+    """Why a card serves nobody for a time (G5, G6)."""
+
+    MAINTENANCE = "maintenance"
+    LOST = "lost"
+
+
 @dataclass(frozen=True)
 class Holding:
-    """One card held for one interval by one reservation. `claim`: None where nothing may displace it (it has started)."""
+    """One card held for one interval by one reservation. `claim`: None where nothing may displace it (it has started).
+
+    With `closed` nobody holds it, and nobody can: it is in maintenance or lost; the ids are then 0.
+    """
 
     card_id: int
     interval: Interval
@@ -88,6 +99,7 @@ class Holding:
     tier: str = ""
     is_walk_in: bool = False
     claim: Claim | None = None
+    closed: Closed | None = None
 
 
 @dataclass(frozen=True)

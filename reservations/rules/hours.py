@@ -27,11 +27,13 @@ class Hours:
 
 @dataclass(frozen=True)
 class Account:
-    """Whose hours pay, a member's or a project's: units per week, units used in each, and one-off grants (B5, E5)."""
+    """Whose hours pay, a member's or a project's: units per week, units used in each, and one-off grants (B5, E5). `debts`: what
+    of the used ones overruns of earlier weeks overdrew (E3)."""
 
     allowance: int
     used: Mapping[date, int]
     grants: Sequence[Hours] = field(default=())
+    debts: Mapping[date, int] = field(default_factory=dict)
 
     def overdraft(self, week: date, more: int = 0) -> int:
         """Units beyond the weekly allowance, with `more` charged to the week."""

@@ -117,6 +117,7 @@ class Policy:
     quick_cards: int = 0
     reserve_walk_in_s: int = 2 * HOUR
     quick_s: int = 2 * HOUR
+    lost_after_s: int = 15 * MINUTE  # how long a card is offline before it counts as lost
     # H. Life of a reservation
     release_undo_s: int = 10 * MINUTE
     booking_undo_s: int = 10

@@ -31,6 +31,8 @@ class Code(StrEnum):
     CARD_TAKEN = "card_taken"
     EQUAL_FREE = "equal_free"
     NO_DISPLACING = "no_displacing"
+    MAINTENANCE = "maintenance"
+    CARD_LOST = "card_lost"
     NOT_ENOUGH_CARDS = "not_enough_cards"
     RESERVE_KEPT = "reserve_kept"
     WINDOW_CLOSED = "window_closed"
@@ -102,6 +104,13 @@ class Code(StrEnum):
     UNIX_KNOWN = "unix_known"
     HOST_KNOWN = "host_known"
     CARD_KNOWN = "card_known"
+    # maintenance, lost cards and what comes in their place
+    MAINTENANCE_WAITS = "maintenance_waits"
+    MAINTENANCE_TWICE = "maintenance_twice"
+    MAINTENANCE_OVER = "maintenance_over"
+    NOTHING_LOST = "nothing_lost"
+    NO_EQUAL_CARD = "no_equal_card"
+    NOT_A_REPLACEMENT = "not_a_replacement"
 
 
 RULE: Mapping[Code, str] = MappingProxyType(
@@ -128,6 +137,8 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
         Code.CASE_OVERTAKEN: "L3", Code.NEEDS_NO_RULING: "L1",
         Code.INVITE_OVER: "B2", Code.EMAIL_KNOWN: "B2", Code.LAST_ADMIN: "B3", Code.UNIX_KNOWN: "I3",
+        Code.MAINTENANCE: "G5", Code.CARD_LOST: "G6", Code.MAINTENANCE_WAITS: "G5", Code.MAINTENANCE_TWICE: "G5",
+        Code.MAINTENANCE_OVER: "G5", Code.NOTHING_LOST: "G5", Code.NO_EQUAL_CARD: "G5", Code.NOT_A_REPLACEMENT: "G6",
         Code.HOST_KNOWN: "G1", Code.CARD_KNOWN: "G1",
     }
 )

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from .allocation import Blocker, Candidate, Choice, choose, choose_with_blockers, preference, waste_beside
 from .displacement import may_be_displaced
-from .facts import Ask, Card, Facts, Holding, PoolFacts
+from .facts import Ask, Card, Closed, Facts, Holding, PoolFacts
 from .interval import Interval, most_at_once
 from .kinds import Kind
 from .policy import Policy
 from .rank import Rank
-from .refusal import Code, Refusal
+from .refusal import Alternative, Code, Refusal
 from .week import day_start, last_day, local_date
 
 
@@ -40,15 +40,18 @@ def taken_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
         if one.card_id in set(ask.card_ids) and one.interval.overlaps(held):
             per_card[one.card_id].append(one)
     for card_id in sorted(per_card):
-        held_by = min(per_card[card_id], key=lambda one: one.interval)
         card = facts.cards.get(card_id)
-        yield Refusal(
-            Code.CARD_TAKEN,
-            {
-                "card": card.label if card else str(card_id), "holder": held_by.holder_name,
-                "start": held_by.interval.start, "end": held_by.interval.end, "reservation": held_by.reservation_id,
-            },
-        )
+        yield taken(min(per_card[card_id], key=lambda one: one.interval), card.label if card else str(card_id))
+
+
+def taken(held_by: Holding, label: str, instead: Alternative | None = None) -> Refusal:
+    """That somebody holds the card, who and from when to when (C3); or that it serves nobody then (G5, G6)."""
+    said = {"card": label, "start": held_by.interval.start, "end": held_by.interval.end}
+    if held_by.closed is not None:
+        return Refusal(Code.MAINTENANCE if held_by.closed == Closed.MAINTENANCE else Code.CARD_LOST, said, instead)
+    return Refusal(
+        Code.CARD_TAKEN, {**said, "holder": held_by.holder_name, "reservation": held_by.reservation_id}, instead
+    )
 
 
 def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[int, ...]]:

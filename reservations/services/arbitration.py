@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from .. import permissions
+from .. import permissions, queries
 from ..models import Case, Demerit, Member, Notification, Reservation, Ruling
 from ..rules.refusal import Code, refuse
-from . import audit, locking, outbox
+from . import audit, locking, outbox, overruns
 
 
 def rule(
     case_id: int, outcome: Ruling.Outcome, reason: str, *, by: Member, version: int, now: datetime, origin: str = "page"
 ) -> Ruling:
-    """Decides a case. A dispute accepted voids the demerit; declined, it counts again, its time of rest not ageing it.
+    """Decides a case. A dispute accepted voids the demerit, and returns what the overrun was charged; declined, it counts again,
+    its time of rest not ageing it.
 
     Raises `Refused` when the arbiter is a party, the reason is empty, or the case was changed or decided meanwhile.
     """
-    with locking.hold(members=[by.pk]):
+    about = Demerit.objects.filter(cases=case_id).values_list("reservation", flat=True)  # never changes
+    members, projects = queries.people_behind(about)
+    with locking.hold(members=[by.pk, *members], projects=projects):
         case = open_case(case_id, reason, by=by, version=version)
         if case.request is not None and outcome == Ruling.Outcome.ACCEPTED:
             raise refuse(Code.NOT_YOURS)  # what was asked for is granted by booking it: `exceptions.grant`
@@ -68,6 +71,7 @@ def decide(
 def _settle(demerit: Demerit, case: Case, outcome: Ruling.Outcome, now: datetime) -> None:
     if outcome == Ruling.Outcome.ACCEPTED:
         demerit.state = Demerit.State.VOID
+        overruns.take_back(overruns.charges_of(demerit.fact), now, why="void")
     else:
         demerit.state = Demerit.State.COUNTED
         demerit.expires_at += max(now - case.opened_at, timedelta())  # while disputed it did not age (J4)

@@ -10,7 +10,7 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, displacing, extension, fees, outbox
+from . import audit, displacing, extension, fees, outbox, overruns
 from .held import (
     Held,
     Reason,
@@ -73,6 +73,8 @@ def undo_release(
         charge_what_is_no_longer_free(held, span, ended)
         _refuse_undo(held, span, now)
         reopen(held, reservation.end)
+        for row in held.allocations:  # what ran on after the release runs within the reservation again
+            overruns.take_back(overruns.charges_before(row.pk, reservation.end), now, why="undo_release")
         post_both(held, span, Reason.UNDONE, now)
         fees.return_for([row.gpu_id for row in held.allocations], span, held.lab, now)
         outbox.write_ending(reservation, held.lab.policy, now)

@@ -14,6 +14,7 @@ from .. import permissions, queries
 from ..models import Allocation, CardState, IdempotencyKey, LedgerEntry, Member, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
+from ..rules import supply
 from ..rules.interval import Interval
 from ..rules.kinds import Kind
 from ..rules.lifecycle import Status, can_become
@@ -27,7 +28,8 @@ Account, Reason = LedgerEntry.Account, LedgerEntry.Reason
 
 @dataclass(frozen=True)
 class Held:
-    """A reservation with its holding rows, read under the lock (or, for a page, without)."""
+    """A reservation with its holding rows, read under the lock (or, for a page, without). Cards that were taken from it alone
+    (G5, G6) are not among them."""
 
     reservation: Reservation
     allocations: list[Allocation]
@@ -131,8 +133,10 @@ def cards_of(reservation_id: int) -> list[int]:
 
 def held_by(reservation: Reservation) -> Held:
     """The reservation with its rows as they stand."""
-    rows = list(Allocation.objects.filter(reservation=reservation).order_by("gpu"))
-    return Held(reservation, rows, queries.lab_facts())
+    rows = Allocation.objects.filter(reservation=reservation)
+    if reservation.status != Status.INTERRUPTED:
+        rows = rows.exclude(status=Status.INTERRUPTED)
+    return Held(reservation, list(rows.order_by("gpu")), queries.lab_facts())
 
 
 def status_at(reservation: Reservation, now: datetime) -> Status:
@@ -167,7 +171,7 @@ def set_status(held: Held, status: Status, *, ended_at: datetime | None) -> None
     reservation.status, reservation.ended_at = status, ended_at
     reservation.version += 1
     reservation.save(update_fields=["status", "ended_at", "version"])
-    Allocation.objects.filter(reservation=reservation).update(status=status)
+    Allocation.objects.filter(reservation=reservation).exclude(status=Status.INTERRUPTED).update(status=status)
 
 
 def end_now(held: Held, status: Status, now: datetime) -> None:
@@ -184,7 +188,8 @@ def reopen(held: Held, end: datetime) -> None:
     reservation.status, reservation.ended_at, reservation.end = Status.ACTIVE, None, end
     reservation.version += 1
     reservation.save(update_fields=["status", "ended_at", "end", "version"])
-    Allocation.objects.filter(reservation=reservation).update(status=Status.ACTIVE, end=end)
+    rows = Allocation.objects.filter(reservation=reservation).exclude(status=Status.INTERRUPTED)
+    rows.update(status=Status.ACTIVE, end=end)
 
 
 def add_price(held: Held, added: Mapping[int, Price]) -> None:
@@ -246,18 +251,11 @@ def scaled(units: Mapping[date, int], sign: int) -> dict[date, int]:
 
 
 def taken(held: Held, span: Interval, instead: Alternative | None) -> list[rules.Refusal]:
-    """A refusal for each card of the reservation that somebody else holds in `span`."""
+    """A refusal for each card of the reservation that somebody else holds in `span`, or that is in maintenance then."""
     card_ids = [row.gpu_id for row in held.allocations]
     names = queries.cards(card_ids)
     return [
-        rules.Refusal(
-            Code.CARD_TAKEN,
-            {
-                "card": names[one.card_id].label, "holder": one.holder_name, "start": one.interval.start,
-                "end": one.interval.end, "reservation": one.reservation_id,
-            },
-            instead,
-        )
+        supply.taken(one, names[one.card_id].label, instead)
         for one in queries.holdings_between(card_ids, span.start, span.end)
         if one.reservation_id != held.reservation.pk
     ]

@@ -9,10 +9,13 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from .. import permissions
-from ..models import AuditEntry, CardState, Gpu, Host, Member, Pool
-from ..rules.refusal import Code, refuse
-from . import audit
+from .. import permissions, queries
+from ..models import Allocation, AuditEntry, CardState, Gpu, Host, Member, Pool
+from ..rules.lifecycle import Status
+from ..rules.refusal import Code, Refused, refuse
+from ..rules.supply import taken
+from . import audit, interrupting, locking
+from .held import guarded
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,37 @@ def set_service(gpu_id: int, service: Gpu.Service, *, by: Member, now: datetime,
             gpu.save(update_fields=["service"])
             audit.note("set_service", gpu, actor=by, origin="page", now=now, reason=reason, service=str(service))
     return gpu
+
+
+def replace(old_id: int, new_id: int, *, by: Member, now: datetime) -> list[int]:
+    """Gives what is to come on the old card to the new one, and takes the old one out of service (G6).
+
+    What is active stays where it is. Holders are told; returns their reservations. Raises `Refused`: not another card in
+    service, or one that is not free for all of it; then nothing is moved. Done already, it does nothing.
+    """
+    _admin(by)
+    while True:
+        rows = Allocation.objects.filter(gpu=old_id, status=str(Status.BOOKED), start__gt=now)
+        members = set(rows.values_list("reservation__holder", flat=True))
+        with guarded(), locking.hold(members=[by.pk, *members], cards=queries.pool_mates([old_id, new_id])):
+            old = Gpu.objects.select_related("host").get(pk=old_id)
+            new = Gpu.objects.select_related("host").filter(pk=new_id, service=Gpu.Service.IN_SERVICE).first()
+            if new is None or new.pk == old.pk:
+                raise refuse(Code.NOT_A_REPLACEMENT)
+            coming = list(rows.select_related("reservation"))
+            if not {row.reservation.holder_id for row in coming} <= members:
+                continue  # somebody has booked meanwhile
+            against = [
+                taken(one, str(new)) for row in coming for one in queries.holdings_between([new.pk], row.start, row.end)
+            ]
+            if against:
+                raise Refused(against)
+            if old.service == Gpu.Service.OUT_OF_SERVICE and not coming:
+                return []
+            moved = interrupting.replace_card(old, new, now=now)
+            Gpu.objects.filter(pk=old.pk).update(service=Gpu.Service.OUT_OF_SERVICE)
+            audit.note("replace", old, actor=by, origin="page", now=now, new=new.pk, reservations=moved)
+            return moved
 
 
 def discover(host: Host, cards: Iterable[SeenCard], now: datetime) -> list[Gpu]:

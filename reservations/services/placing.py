@@ -46,7 +46,10 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
     return rules.Facts(
         now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
         member_role=member.role, cards=cards if not ask.is_named else queries.named(cards, ask.card_ids), pools=pools,
-        holdings=queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
+        holdings=[
+            *queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
+            *queries.lost_cards(card_ids, now),
+        ],
         own=queries.holdings_of(member.pk, now), own_future=queries.future_count(member.pk, now),
         used=account.used, free_used=queries.free_seconds_used(member.pk, days[:400]),
         used_last=queries.card_used_last(member.pk) if not ask.is_named else None,

@@ -65,6 +65,18 @@ def record(sightings: Iterable[Sighting], *, now: datetime | None = None) -> Non
     )
 
 
+def lose(lost: Mapping[int, tuple[datetime, CardState.Lost]]) -> None:
+    """Notes which cards are proved to be gone, since when and how (G6); every other one is there, or nobody knows.
+
+    Writes only what has changed. A card that was never sampled has no state and is not lost.
+    """
+    for row in CardState.objects.exclude(lost_since=None).exclude(gpu__in=lost):
+        CardState.objects.filter(pk=row.pk).update(lost_since=None, lost_how="")
+    for gpu_id, (since, how) in lost.items():
+        rows = CardState.objects.filter(gpu=gpu_id)
+        rows.exclude(lost_since__isnull=False, lost_how=how).update(lost_since=since, lost_how=how)
+
+
 def saw_processes(seen: Mapping[int, datetime]) -> None:
     """Notes that processes of the holder or a collaborator were seen under these allocations (id → when).
 

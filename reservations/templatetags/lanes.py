@@ -40,6 +40,12 @@ def _items(pieces: Iterable[Piece], address: str, schedule: str) -> Iterator[str
                 f'<span class="visually-hidden">{words}</span></button></li>\n'
             )
             continue
+        if piece.kind == "closed":
+            yield (
+                f'<li class="slot closed {piece.css}" id="{piece.key}" title="{words}"><span aria-hidden="true">'
+                f'{escape(piece.holder)}</span><span class="visually-hidden">{words}</span></li>\n'
+            )
+            continue
         for part in piece.parts:
             yield f'<li class="part {_look(part)} {part.css}" aria-hidden="true">{escape(part.holder)}</li>'
         yield (

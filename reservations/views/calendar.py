@@ -17,6 +17,7 @@ from django.utils.translation import ngettext
 from .. import labels
 from ..models import Gpu, Member
 from ..queries import HOLDING_CODES, Block
+from ..rules.facts import Closed
 from ..rules.lifecycle import Status
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
 from . import cardlook
@@ -93,8 +94,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Piece:
-    """What stands on a lane. `kind`: a block (opens its reservation), or a group of blocks too small to press, whose
-    `parts` are drawn and which leads to the list of that day."""
+    """What stands on a lane. `kind`: a block (opens its reservation), a group of blocks too small to press, whose
+    `parts` are drawn and which leads to the list of that day, or `closed`: maintenance, which opens nothing."""
 
     kind: str
     css: str
@@ -228,6 +229,7 @@ class _Said:
 
     def __init__(self) -> None:
         self.block, self.own = _("%(holder)s, %(tier)s, %(status)s, %(period)s"), _("%(words)s, yours")
+        self.closed, self.maintenance = _("maintenance"), _("maintenance, %(period)s")
         self._tiers = {code: str(words) for code, words in labels.TIER.items()}
         self._letters = {code: str(letter) for code, letter in labels.TIER_LETTER.items()}
         self._statuses = {str(code): str(words) for code, words in labels.STATUS.items()}
@@ -247,6 +249,12 @@ def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int
     end = max(win.column(block.end), start + 1)
     if end > win.columns:
         start, end = win.columns - 1, win.columns
+    if block.status == Closed.MAINTENANCE:
+        words = said.maintenance % {"period": cardlook.period_words(block.start, block.end)}
+        return Piece(
+            kind="closed", css=_css(start, end), key=f"m{block.gpu_id}-{int(block.start.timestamp())}", words=words,
+            holder=said.closed,
+        )
     own = block.holder_id == member.pk
     status = shown_status(block, now)
     words = said.block % {
@@ -274,6 +282,9 @@ def _merged(win: Window, pieces: Sequence[Piece]) -> Iterator[Piece]:
     groups: list[list[Piece]] = []
     for piece in pieces:
         start, end = _columns(piece)
+        if piece.kind == "closed":  # nothing to press
+            yield piece
+            continue
         if groups:
             last_start, last_end = _columns(groups[-1][-1])
             if not _apart(last_end - last_start, start - last_end, end - start, small):
@@ -305,7 +316,7 @@ def _apart(first: int, gap: int, second: int, small: int) -> bool:
 
 @dataclass(frozen=True)
 class ListedRow:
-    """One reservation in the list."""
+    """One reservation in the list; a maintenance has no reservation (0), holder and tier."""
 
     reservation_id: int
     period: str
@@ -319,6 +330,15 @@ class ListedRow:
     tier_words: str
     status: str
     status_words: str
+
+
+def _listed_maintenance(group: Sequence[Block], by_id: dict[int, Gpu]) -> ListedRow:
+    start, end = group[0].start, group[0].end
+    return ListedRow(
+        reservation_id=0, period=cardlook.period_words(start, end), length=cardlook.length_words(start, end),
+        cards=cardlook.cards_words(by_id[block.gpu_id] for block in group), holder="", own=False, new=False, tier="", letter="",
+        tier_words="", status=str(Closed.MAINTENANCE), status_words=_("maintenance"),
+    )
 
 
 @dataclass(frozen=True)
@@ -339,6 +359,9 @@ def listed(
     by_day: dict[date, list[ListedRow]] = defaultdict(list)
     for (start, end, reservation_id, _status), group in sorted(groups.items(), key=lambda item: item[0]):
         one = group[0]
+        if _status == Closed.MAINTENANCE:
+            by_day[local_date(max(start, win.start), win.zone)].append(_listed_maintenance(group, by_id))
+            continue
         status = shown_status(one, now)
         by_day[local_date(max(start, win.start), win.zone)].append(
             ListedRow(

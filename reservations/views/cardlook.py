@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 
 from .. import labels, queries
 from ..models import CardState, Gpu
+from ..rules.facts import Closed
 from ..services.booking import BookingRequest
 
 # Fresh are samples of at most three periods (I1).
@@ -46,13 +47,14 @@ class CardLook:
 class Hold:
     """Until when a card is free (`holder` empty; `until` None = nothing ahead), or who holds it until when.
 
-    `short` leaves out the date where the weekday says enough.
+    `short` leaves out the date where the weekday says enough. `closed`: it is in maintenance until then, and nobody holds it.
     """
 
     holder: str
     until: datetime | None
     words: str
     short: str
+    closed: bool = False
 
 
 def age_words(seconds: float) -> str:
@@ -102,12 +104,16 @@ def holds(gpu_ids: Sequence[int], now: datetime) -> dict[int, Hold]:
     ahead: dict[int, list[queries.Block]] = defaultdict(list)
     for block in queries.next_blocks(gpu_ids, now, AHEAD):
         ahead[block.gpu_id].append(block)
-    return {gpu_id: _hold(ahead[gpu_id], now) for gpu_id in gpu_ids}
+    for block in queries.maintenance_blocks(gpu_ids, now, now + timedelta(days=30)):
+        ahead[block.gpu_id].append(block)
+    return {gpu_id: _hold(sorted(ahead[gpu_id], key=lambda one: one.start), now) for gpu_id in gpu_ids}
 
 
 def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
     holder, until = "", None
     for block in ahead:
+        if block.start <= now and block.status == Closed.MAINTENANCE:
+            return Hold("", block.end, *_until(_("in maintenance until %(time)s"), block.end, now), closed=True)
         if block.start <= now:
             holder, until = block.holder_name, block.end
         elif until is None:

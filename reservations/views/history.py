@@ -53,6 +53,14 @@ def _booked(change: Mapping[str, Any]) -> str:
     ) % {"n": reserve}
 
 
+
+def _charged(change: Mapping[str, Any]) -> str:
+    units = change.get("units")
+    if not isinstance(units, int):
+        return _("overrun charged")
+    return _("overrun charged: %(hours)s GPU-hours") % {"hours": labels.hours(units)}
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "reserve": _booked,
     "release": lambda change: _("released"),
@@ -65,6 +73,11 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "displaced": lambda change: _("displaced"),
     "placed": lambda change: _("displaced and moved by LabGPU"),
     "brought_back": lambda change: _("back in its place: what displaced it was undone"),
+    "charge_overrun": _charged,
+    "return_overrun": lambda change: _("what the overrun was charged came back"),
+    "interrupt": lambda change: _("interrupted") if change.get("whole", True) else _("cards taken away, the others go on"),
+    "swap": lambda change: _("given equal cards at the same time"),
+    "return_lost": lambda change: _("time of a failure returned"),
     "in_quota": lambda change: _("now within quota"),
     "retier": lambda change: _("deadline grant revoked, now %(tier)s") % {"tier": labels.tier(change.get("new", ""))},
     "invite_collaborator": lambda change: _("%(name)s asked to join") % {"name": change.get("name", "")},

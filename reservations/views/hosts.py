@@ -7,10 +7,11 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import queries
-from ..forms_people import CardForm, HostForm, ServiceForm
+from ..forms_people import CardForm, HostForm, ReplaceForm, ServiceForm
 from ..models import Gpu, Host
 from ..request import LabRequest
 from ..rules.refusal import Refused
@@ -96,9 +97,34 @@ def card_service(request: LabRequest, pk: int) -> HttpResponse:
     return _to_hosts()
 
 
+@require_POST
+@admin_required
+def card_replace(request: LabRequest, pk: int) -> HttpResponse:
+    """Gives what is to come on a card to the one that takes its place."""
+    form = ReplaceForm(request.POST)
+    if not form.is_valid():
+        return errors.not_understood(request, _("Choose the card that takes its place."))
+    try:
+        moved = inventory.replace(pk, form.cleaned_data["new"], by=request.user, now=request.now)
+    except Gpu.DoesNotExist:
+        raise Http404 from None
+    except Refused as refused:
+        return errors.not_understood(request, " ".join(one.sentence for one in errors.said(refused)))
+    words = ngettext(
+        "Replaced: %(n)d reservation is on the new card now.", "Replaced: %(n)d reservations are on the new card now.", len(moved)
+    )
+    messages.success(request, words % {"n": len(moved)})
+    return _to_hosts()
+
+
 def _page(
     request: LabRequest, *, host_form: HostForm | None = None, card_form: CardForm | None = None, card_host: int | None = None
 ) -> HttpResponse:
+    listed = queries.hosts_listed()
+    others = [
+        (gpu.pk, f"{host.name}:{gpu.index}", gpu.model) for host in listed for gpu in host.gpus.all()
+        if gpu.service == Gpu.Service.IN_SERVICE
+    ]
     rows = [
         {
             "host": host,
@@ -110,9 +136,12 @@ def _page(
             "open": host.pk == card_host,
             "is_this": host.name == settings.THIS_HOST,
         }
-        for host in queries.hosts_listed()
+        for host in listed
     ]
-    context = {"rows": rows, "host_form": host_form or HostForm(), "pools": queries.pool_names(), "this_host": settings.THIS_HOST}
+    context = {
+        "rows": rows, "others": others, "host_form": host_form or HostForm(), "pools": queries.pool_names(),
+        "this_host": settings.THIS_HOST,
+    }
     return render(request, "setup/hosts.html", context, status=422 if host_form or card_form else 200)
 
 

@@ -46,6 +46,7 @@ class Week:
     allowance: str
     left: str
     percent: int
+    debt: str = ""  # what of it earlier overruns weigh
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _week(one: WeekBalance) -> Week:
     percent = min(one.used * 100 // one.allowance, 100) if one.allowance else 100 if one.used else 0
     return Week(
         _("Week of %(day)s") % {"day": labels.day(one.week)}, labels.hours(one.used), labels.hours(one.allowance),
-        labels.hours(one.left), max(percent, 0),
+        labels.hours(one.left), max(percent, 0), labels.hours(one.debt) if one.debt else "",
     )
 
 

@@ -22,7 +22,7 @@ from ..services.slots import Slot
 from . import cardlook
 
 # What somebody else's doing has overtaken: the same request might have been right a moment ago.
-_CONFLICTS = {Code.CARD_TAKEN, Code.STALE, Code.KEY_REUSED}
+_CONFLICTS = {Code.CARD_TAKEN, Code.MAINTENANCE, Code.CARD_LOST, Code.STALE, Code.KEY_REUSED, Code.NO_EQUAL_CARD}
 
 
 # Where to go first.

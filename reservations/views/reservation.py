@@ -19,7 +19,7 @@ from ..permissions import Action, may
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster
-from ..services import booking, changes, extension, locking, moving, slots
+from ..services import booking, changes, extension, locking, moving, replacing, slots
 from ..services.collaborators import MOST
 from . import cardlook, history, refused
 from .access import lead, member_required
@@ -47,6 +47,8 @@ class Actions:
     undo_until: datetime | None = None
     longest: datetime | None = None
     later: tuple[Later, ...] = ()
+    equal: str = ""  # the equal cards that can be had for those that were lost; `lost`: there were any
+    lost: bool = False
 
     @property
     def any(self) -> bool:
@@ -76,7 +78,19 @@ def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = Tr
         move=status == Status.BOOKED and may(member, Action.MOVE, reservation),
         again=may(member, Action.AGAIN, reservation),
         undo_until=undo_until(request, reservation), longest=longest, later=_later(reservation, longest),
+        **_equal(request, reservation),
     )
+
+
+def _equal(request: HttpRequest, reservation: Reservation) -> dict[str, Any]:
+    """Whether cards were taken from it that can still be made good, and by which."""
+    if reservation.end <= request.now or not may(request.user, Action.TAKE_EQUAL, reservation):
+        return {}
+    found = replacing.equal_cards(reservation, now=request.now)
+    if found is None:
+        return {}
+    names = queries.cards(found.cards.values())
+    return {"lost": True, "equal": _(", ").join(sorted(card.label for card in names.values()))}
 
 
 def undo_until(request: HttpRequest, reservation: Reservation) -> datetime | None:
@@ -385,6 +399,27 @@ def undo_booking(request: HttpRequest, pk: int) -> HttpResponse:
         lambda version: moving.undo(pk, by=request.user, version=version, now=request.now),
         _("Undone: all is as it was before."),
     )
+
+
+@require_POST
+@member_required
+def take_equal(request: HttpRequest, pk: int) -> HttpResponse:
+    """Books equal cards for the rest of the time for those that were taken from it."""
+    found = queries.reservation_detail(pk) if pk <= _LARGEST_ID else None
+    if found is None or not may(request.user, Action.TAKE_EQUAL, found):
+        raise Http404
+    try:
+        made = replacing.take_equal(pk, by=request.user, now=request.now, key=_needed_key(request))
+    except _Unreadable as problem:
+        return show(request, found, errors=(str(problem),), status=422)
+    except Refused as problem:
+        return show(
+            request, found, reasons=refused.reasons(problem.refusals), status=refused.status(problem.refusals)
+        )
+    except locking.Busy:
+        return refused.retry(show(request, found, reasons=refused.busy(), status=409))
+    messages.success(request, booked_words(made.allocations.count(), made), extra_tags=undo_tag(request, made))
+    return lead(request, schedule_with(request, made))
 
 
 def _longest(pk: int, request: HttpRequest) -> datetime | None:

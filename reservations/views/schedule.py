@@ -68,7 +68,9 @@ def _window(request: HttpRequest) -> calendar.Window:
 def _grid(request: HttpRequest, win: calendar.Window) -> dict[str, Any]:
     gpus = queries.fleet()
     ids = [gpu.pk for gpu in gpus]
-    blocks = queries.blocks_between(ids, win.start, win.end)
+    blocks = [
+        *queries.blocks_between(ids, win.start, win.end), *queries.maintenance_blocks(ids, win.start, win.end)
+    ]
     holds = cardlook.holds(ids, request.now)
     reader: dict[str, Any] = {"member": request.user, "now": request.now, "new_id": _new_id(request)}
     return {

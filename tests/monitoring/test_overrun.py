@@ -45,7 +45,7 @@ def pair(alone: Pair) -> Pair:
 
 
 def reasons() -> list[str]:
-    return list(GateEntry.objects.values_list("reason", flat=True))
+    return list(GateEntry.objects.filter(act="demerit").values_list("reason", flat=True))
 
 
 def reminders() -> int:

@@ -45,7 +45,7 @@ def ready() -> World:
 def counted() -> tuple[int, int, int, int]:
     return (
         Demerit.objects.count(), Incident.objects.exclude(counted_at=None).count(),
-        GateEntry.objects.filter(allowed=True).count(), Notification.objects.filter(kind="demerit").count(),
+        GateEntry.objects.filter(allowed=True, act="demerit").count(), Notification.objects.filter(kind="demerit").count(),
     )
 
 

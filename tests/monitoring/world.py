@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from labgpu.agent.reading import Reading
-from monitoring.models import Sample
+from monitoring.models import HostReading, Sample
 from monitoring.services import ingest as ingesting
 from monitoring.services.ingest import Outcome, ingest
 from reservations.models import Allocation, CardState, Gpu, Host, HostAccount, Member, Reservation
@@ -99,10 +99,12 @@ class World:
             Sample.objects.bulk_create(copies, ignore_conflicts=True)
             self.sequence += len(between)
             if len(instants) > 1:
+                if between:  # the host was heard all the time
+                    HostReading.objects.filter(host=host).update(received_at=between[-1], taken_at=between[-1])
                 self._keep(host, gpus, instants[-1])
 
     def _keep(self, host: Host, gpus: dict[str, Gpu], at: datetime) -> None:
-        ingesting._keep(Reading.from_dict(self.reading(at)), host, gpus, at)
+        ingesting._keep(Reading.from_dict(self.reading(at)), host, gpus, at, PERIOD)
 
     def gpu(self, place: int = 0) -> Gpu:
         return Gpu.objects.get(uuid=uuid(self.host, place))

@@ -110,6 +110,12 @@ row("release undo-release cancel extend move undo-booking", """
     POST other    L    L    W    404  303+ 404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
+# Cards were taken from it: equal ones are the holder's with one press (G5); another's looks as if it were not there.
+row("take-equal", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  303+ 404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
 # Another's is booked again by nobody: it would be theirs (D8); nor is another time taken in its place (D5).
 row("again instead", """
     POST own      -    L    W    303+ 303+ 303+ 303+ -
@@ -277,7 +283,11 @@ row("member-invite", """
 row("host-add", """
     POST          L    L    W    403  403  303+ 403  C
 """)
-row("invite-end host-reader card-add card-service", """
+row("maintenance", """
+    GET           L    L    W    403  403  200  403  C
+    POST          L    L    W    403  403  303+ 403  C
+""")
+row("invite-end host-reader card-add card-service card-replace maintenance-end", """
     POST there    L    L    W    403  403  303+ 403  -
     POST missing  L    L    W    403  403  404  403  C
 """)

@@ -35,6 +35,7 @@ from reservations.models import (
     Host,
     HostAccount,
     Invite,
+    Maintenance,
     Member,
     Pool,
     Project,
@@ -47,6 +48,8 @@ from reservations.services import (
     collaborators,
     conduct,
     grants,
+    interrupting,
+    maintenance,
     people,
     projects,
     setup,
@@ -91,7 +94,7 @@ _OPTIONAL = {
     "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"},
     "instead": {"use", "key"}, "undo-booking": {"back"},
     "member": {"is_arbiter", "is_admin", "is_active", "ends_on"}, "projects": {"weekly_hours"},
-    "project-change": {"weekly_hours", "is_open"},
+    "project-change": {"weekly_hours", "is_open"}, "maintenance": {"start", "urgent", "reason"},
     "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
     "account_login": {"next", "remember"}, "admin:reservations_gpu_change": {"memory_total", "bus_id"},
     "admin:reservations_host_change": {"has_reader"}, "admin:reservations_member_change": {"language", "zone"},
@@ -202,6 +205,7 @@ class World:
     coming: dict[str, Reservation] = field(default_factory=dict)
     displaced: dict[str, Reservation] = field(default_factory=dict)
     released: dict[str, Reservation] = field(default_factory=dict)
+    interrupted: dict[str, Reservation] = field(default_factory=dict)
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
     clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
@@ -325,6 +329,12 @@ def _make() -> World:
                 world.cases[name] = conduct.dispute(issued.pk, f"statement of {name}", by=one, now=NOW)
             else:
                 world.demerits[name] = issued
+        lost = next(cards)
+        world.interrupted[name] = make.reservation(one, [lost], None, 6)
+        CardState.objects.create(
+            gpu=lost, state=CardState.State.OFFLINE, since=NOW, sampled_at=NOW, lost_since=at(-1), lost_how="gone"
+        )
+        interrupting.interrupt(world.interrupted[name].pk, now=NOW)
     world.free = [next(cards) for _ in range(4)]
     _further(world, host)
     _shared(world)
@@ -372,7 +382,12 @@ def _further(world: World, host: Host) -> None:
     assert issued is not None
     decided = conduct.dispute(issued.pk, "the host was down", by=other, now=NOW)
     arbitration.rule(decided.pk, Ruling.Outcome.DECLINED, "the log shows it", by=judge, version=1, now=NOW)
-    CardState.objects.create(gpu=world.free[0], state=CardState.State.FREE, since=NOW, sampled_at=NOW)
+    CardState.objects.bulk_create(
+        CardState(gpu=gpu, state=CardState.State.FREE, since=NOW, sampled_at=NOW) for gpu in (world.free[0], world.free[2])
+    )
+    maintenance.announce(
+        [gpu.pk for gpu in make.cards(1, host)], at(1), at(4), reason="new fan", urgent=False, by=admin, now=NOW
+    )
     world.accounts = [
         people.add_account(one.pk, host_id=host.pk, unix_name=name, uid=uid, by=admin, now=NOW)
         for one, name, uid in ((other, "wang", 2001), (judge, "judge", 2002))
@@ -401,7 +416,7 @@ def _displaced(row: Reservation) -> Reservation:
 # --- addresses and forms ----------------------------------------------------------------------------------------------
 _STATE = {
     "release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
-    "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced",
+    "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced", "take-equal": "interrupted",
 }
 
 
@@ -431,8 +446,11 @@ def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             return {"pk": MISSING, "account_pk": MISSING}
         mine, foreign = world.accounts
         return {"pk": mine.member_id, "account_pk": (mine if found == "there" else foreign).pk}
-    if route in ("invite-end", "host-reader", "card-add", "card-service"):
-        model: Any = {"invite-end": Invite, "card-service": Gpu}.get(route, Host)
+    if route in ("invite-end", "host-reader", "card-add", "card-service", "card-replace", "maintenance-end"):
+        kinds: dict[str, Any] = {
+            "invite-end": Invite, "card-service": Gpu, "card-replace": Gpu, "maintenance-end": Maintenance,
+        }
+        model = kinds.get(route, Host)
         return {"pk": MISSING if found == "missing" else model.objects.order_by("pk").first().pk}
     if route == "join":
         return {"token": {"open": world.invite, "over": world.over}.get(found) or "no-such-token"}
@@ -495,7 +513,7 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         if route == "instead":
             free = world.free[1].pk if world.free else 1
             form = {"card": free, "start": at(30).isoformat(), "end": at(31).isoformat(), "key": "onekeyofthisform"}
-        if route == "again":
+        if route in ("again", "take-equal"):
             form = {"key": "onekeyofthisform"}
         return form
     if route == "link":
@@ -520,6 +538,11 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         "member-invite": lambda: {"role": "master", "uses": 1, "days": 7},
         "host-add": lambda: {"name": "gpu-new", "has_reader": "on"},
         "host-reader": lambda: {"has_reader": "no"},
+        "card-replace": lambda: {"new": world.free[2].pk if world.free else 1},
+        "maintenance": lambda: {
+            "card": world.free[2].pk if world.free else 1, "end": "2026-12-02T16:00", "do": "announce",
+            "seen": f"{int(NOW.timestamp())}-",
+        },
         "card-service": lambda: {"service": "out_of_service", "reason": "fan"},
         "collaborator-invite": lambda: {"member": world.people["superuser" if column != "superuser" else "member"].pk},
         "collaborator-remove": dict, "collaboration": lambda: {"answer": "yes"},

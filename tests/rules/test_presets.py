@@ -49,7 +49,7 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "elastic_within_s": 48 * HOUR, "elastic_safe_s": 2 * HOUR,  # E4
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
     "returned_late_s": 48 * HOUR, "returned_valid_s": 7 * DAY,
-    "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR,  # F1, G4, G7
+    "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR, "lost_after_s": 15 * MINUTE,  # F1, G4, G7, G6
     "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
     "overrun_first_sight_s": 60 * MINUTE, "overrun_unwaited_s": 60 * MINUTE, "samples_in_a_row": 3, "clock_tolerance_s": 30,
     "overrun_points": 1, "dispute_s": 7 * DAY,  # J1, J4
