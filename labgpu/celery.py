@@ -33,6 +33,7 @@ app.conf.beat_schedule = {
     "ask-hosts": _tick("monitoring.ask_hosts", settings.SAMPLE_SECONDS),
     "lost-cards": _tick("monitoring.lost", settings.SWEEP_SECONDS),
     "judge": _tick("monitoring.judge", settings.SAMPLE_SECONDS),
+    "account-use": _tick("monitoring.account_use", 300),
     "advance-reservations": _tick("reservations.advance", settings.SWEEP_SECONDS),
     "deliver-messages": _tick("reservations.deliver", settings.SWEEP_SECONDS),
     "people-and-grants": _tick("reservations.people", 300.0),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import Q
 
 from reservations.models import Allocation, Gpu, Host, Member
 
 from .rules.snapshot import Owner
+from .rules.use import Use
 
 OWNER_CHOICES = [(owner.value, owner.value) for owner in Owner]
 
@@ -134,6 +137,29 @@ class Incident(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.allocation_id}"
+
+
+class CardUse(models.Model):
+    """What was observed of one card of a reservation while it was held (M1): kept after the samples are gone.
+
+    Lengths as in `rules.use.Use`; `until` is the watermark up to which samples were counted: no sample counts twice. No
+    row, or time that is not in `observed`: unknown, never idle.
+    """
+
+    allocation = models.OneToOneField(Allocation, models.CASCADE, primary_key=True, related_name="use")
+    observed = models.DurationField(default=timedelta)
+    present = models.DurationField(default=timedelta)
+    busy = models.DurationField(default=timedelta)
+    measured = models.DurationField(default=timedelta)
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"use of {self.allocation_id}"
+
+    @property
+    def value(self) -> Use:
+        """The lengths as the rules take them."""
+        return Use(self.observed, self.present, self.busy, self.measured)
 
 
 class GateEntry(models.Model):

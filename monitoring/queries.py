@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models import Case, DateTimeField, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
 from reservations import queries as ledger
-from reservations.models import Gpu, Host
+from reservations.models import Allocation, Collaborator, Gpu, Host
+from reservations.rules.lifecycle import Status
 from reservations.rules.policy import Policy
 
-from .models import HostReading, Incident, Sample
+from .models import HostReading, Incident, ProcessInterval, Sample
 from .rules.lost import Answers, Seen
 from .rules.overrun import Track
 from .rules.snapshot import Look, SeenProcess, Tenure
+from .rules.use import Account, Use
 from .rules.verdicts import CardFacts, Heartbeat
 
 # How many periods of samples one judgement looks back on: two runs and what closes an incident, with room for gaps.
 _PERIODS_SEEN = 6
 _SLACK = timedelta(hours=1)
+# Rows of an account read at a time.
+_CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -112,10 +116,11 @@ def looks_between(
     rows = Sample.objects.filter(
         gpu__in=list(gpu_ids), at__gte=start - tolerance, at__lte=end + tolerance
     ).values_list(
-        "gpu", "at", "received_at", "problem", "utilization", "memory_used", "temperature", "processes", "simulated"
+        "gpu", "at", "received_at", "problem", "utilization", "memory_used", "temperature", "processes", "simulated", "encoder",
+        "decoder",
     )
     found: defaultdict[int, list[Look]] = defaultdict(list)
-    for gpu_id, at, received_at, problem, utilization, memory, temperature, processes, simulated in rows:
+    for gpu_id, at, received_at, problem, utilization, memory, temperature, processes, simulated, encoder, decoder in rows:
         instant = min(at, received_at)
         if abs(received_at - at) > tolerance or not start <= instant <= end:
             continue
@@ -123,7 +128,7 @@ def looks_between(
             packed = None if processes is None else tuple(SeenProcess.unpacked(one) for one in processes)
         except (TypeError, ValueError, KeyError):  # a row that cannot be read is a look that could not be had
             packed, problem = None, "damaged"
-        found[gpu_id].append(Look(instant, problem, utilization, memory, temperature, packed, simulated))
+        found[gpu_id].append(Look(instant, problem, utilization, memory, temperature, packed, simulated, encoder, decoder))
     for some in found.values():
         some.sort(key=lambda look: look.at)
     return found
@@ -168,6 +173,92 @@ def last_seen() -> list[Seen]:
         last_at=Coalesce(Subquery(newest), F("state__lost_since"))
     )
     return [Seen(gpu.pk, gpu.host_id, gpu.last_at) for gpu in rows.order_by("pk")]
+
+
+def read_card_ids() -> list[int]:
+    """The cards of hosts that somebody reads."""
+    return list(Gpu.objects.filter(host__has_reader=True).order_by("pk").values_list("pk", flat=True))
+
+
+# What holds or has held a card once its start has come, however it ended.
+_HELD = [
+    str(status)
+    for status in (
+        Status.BOOKED, Status.ACTIVE, Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED,
+    )
+]
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """One card of a reservation with what was seen of it. `ended` None = it still holds."""
+
+    reservation_id: int
+    holder: str
+    host: str
+    index: int
+    uuid: str
+    tier: str
+    booked_start: datetime
+    booked_end: datetime
+    start: datetime
+    ended: datetime | None
+    first_seen: datetime | None
+    last_seen: datetime | None
+    account: Account
+
+
+def accounts(start: datetime, end: datetime, now: datetime) -> Iterator[Accounted]:
+    """Every card of every reservation that began by `now` and held it at some instant of `[start, end)`, in order of time.
+
+    One statement, read bit by bit.
+    """
+    return _accounts(Allocation.objects.filter(start__lt=min(end, now), end__gt=start), now)
+
+
+def accounts_of(reservation_ids: Iterable[int], now: datetime) -> Iterator[Accounted]:
+    """The same for these reservations."""
+    return _accounts(Allocation.objects.filter(reservation__in=list(reservation_ids), start__lt=now), now)
+
+
+def _accounts(rows: QuerySet[Allocation], now: datetime) -> Iterator[Accounted]:
+    # Staying on is proved as long as a process was seen, not until its incident was closed: a host that fell silent proves nothing.
+    stayed = ProcessInterval.objects.filter(
+        Q(member=OuterRef("reservation__holder"))
+        | Q(member__collaborations__reservation=OuterRef("reservation"), member__collaborations__state=Collaborator.State.ACCEPTED),
+        gpu=OuterRef("gpu"), first_seen__lt=Coalesce(OuterRef("overrun__closed_at"), now),
+        last_seen__gt=OuterRef("end"),
+    ).order_by("-last_seen")
+    found = (
+        rows.filter(status__in=_HELD)
+        .annotate(overrun=FilteredRelation("incidents", condition=Q(incidents__kind=Incident.Kind.OVERRUN)))
+        .annotate(
+            stayed_until=Case(
+                When(overrun__isnull=False, then=Subquery(stayed.values("last_seen")[:1])), output_field=DateTimeField()
+            )
+        )
+        .order_by("start", "reservation_id", "gpu__host__name", "gpu__index", "pk")
+        .values_list(
+            "reservation_id", "reservation__holder__name", "gpu__host__name", "gpu__index", "gpu__uuid", "reservation__tier",
+            "reservation__start", "reservation__end", "start", "end", "status", "first_seen", "last_seen", "use__observed",
+            "use__present", "use__busy", "use__measured", "stayed_until", "overrun__closed_at",
+        )
+    )
+    for (
+        reservation_id, holder, host, index, uuid, tier, booked_start, booked_end, begun, ended, status, first_seen, last_seen,
+        observed, present, busy, measured, stayed_until, closed_at,
+    ) in found.iterator(chunk_size=_CHUNK):
+        seen = Use() if observed is None else Use(observed, present, busy, measured)
+        last = min(stayed_until, closed_at or now) if stayed_until else ended
+        is_over = ended <= now
+        account = Account(
+            booked_end - booked_start, ended - begun, seen, max(last - ended, timedelta(0)), is_over,
+            is_over and status == Status.RELEASED,
+        )
+        yield Accounted(
+            reservation_id, holder, host, index, uuid, tier, booked_start, booked_end, begun, ended if is_over else None,
+            first_seen, last_seen, account,
+        )
 
 
 def hosts_to_ask(this_host: str, scenarios: Iterable[str]) -> list[str]:

@@ -12,10 +12,10 @@ from django.utils import timezone
 from labgpu.broker import READ_TASK, host_queue
 
 from . import queries
+from .services import accounting, retention
 from .services import ingest as ingesting
 from .services import judge as judging
 from .services import lost as losing
-from .services import retention
 
 
 def _period() -> timedelta:
@@ -39,6 +39,12 @@ def judge() -> None:
 def lost() -> None:
     """Judges which cards are gone (G6)."""
     losing.sweep(now=timezone.now(), period=_period())
+
+
+@shared_task(name="monitoring.account_use", ignore_result=True)
+def account_use() -> None:
+    """Keeps what the samples say of the use of every held card, before they are put away."""
+    accounting.account_use(now=timezone.now(), period=_period())
 
 
 @shared_task(name="monitoring.ask_hosts", ignore_result=True)

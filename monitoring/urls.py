@@ -1,5 +1,9 @@
 """Addresses of the sensor's pages."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from .views import walltime
+
+urlpatterns: list[URLPattern] = [
+    path("wall_time.csv", walltime.wall_time, name="wall-time"),
+]

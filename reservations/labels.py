@@ -11,6 +11,7 @@ from django.utils import formats, timezone
 from django.utils.translation import get_language, gettext_lazy, gettext_noop, ngettext, pgettext_lazy
 from django.utils.translation import gettext as _
 
+from . import names
 from .rules.lifecycle import Status
 from .rules.quota import UNITS_PER_GPU_HOUR
 from .rules.refusal import Code, Refusal
@@ -150,7 +151,7 @@ def _card_taken(facts: Mapping[str, Any]) -> str:
     if facts["start"] is None:
         return _("Somebody booked one of these cards just now. Look at the schedule and choose again.")
     return _("%(card)s is held by %(holder)s from %(start)s to %(end)s. Choose another card or another time.") % {
-        "card": facts["card"], "holder": facts["holder"], "start": instant(facts["start"]), "end": instant(facts["end"]),
+        "card": facts["card"], "holder": names.shown(facts["holder"]), "start": instant(facts["start"]), "end": instant(facts["end"]),
     }
 
 

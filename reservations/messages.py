@@ -20,7 +20,7 @@ from django.utils.translation import ngettext, pgettext
 
 from labgpu.notify.message import Action, Message, Recipient, one_line
 
-from . import evidence, labels, queries
+from . import evidence, labels, names, queries
 from .links import LinkAction, link_for
 from .looks import cards_line, cards_of, looks, people_of
 from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
@@ -478,7 +478,7 @@ def _displacer(reservation: Reservation, cause: str) -> str:
     by = reservation.displaced_by
     if by is None:
         return _CAUSE[cause]() if cause in _CAUSE else _("the cards are not available")
-    return _("%(who)s, %(tier)s") % {"who": one_line(str(by.holder)), "tier": labels.TIER.get(by.tier, by.tier)}
+    return _("%(who)s, %(tier)s") % {"who": one_line(names.shown(by.holder)), "tier": labels.TIER.get(by.tier, by.tier)}
 
 
 def _invited(row: Notification, lab: LabFacts, now: datetime) -> Words:
@@ -576,7 +576,7 @@ def _next_lines(
     lines = []
     for row, holding in following:
         said = {
-            "card": str(row.gpu), "holder": one_line(holding.holder_name), "start": near(holding.interval.start, now)
+            "card": str(row.gpu), "holder": one_line(names.shown(holding.holder_name)), "start": near(holding.interval.start, now)
         }
         if holding.holder_id == reservation.holder_id:
             lines.append(_("%(card)s: you yourself, from %(start)s") % said)

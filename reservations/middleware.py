@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone, translation
 
-from . import queries
+from . import names, queries
 from .services import locking
 from .views import errors
 
@@ -34,7 +34,8 @@ class LabMiddleware:
         timezone.activate(request.lab.zone)
         self._choose_language(request)
         try:
-            response = self.get_response(request)
+            with names.shown_as(request.lab.show_names):
+                response = self.get_response(request)
             response.headers.setdefault("Content-Language", translation.get_language() or "")
             # What a page shows depends on who asks: no shared cache may keep it.
             response.headers.setdefault("Cache-Control", "private, no-cache")

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from django.db.models import Count, F, Max, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import RowNumber
 
+from . import names
 from .holidays import public_days
 from .models import (
     Allocation,
@@ -64,6 +65,7 @@ class LabFacts:
     is_set_up: bool
     holidays: str = "cn"
     rules_version: int = 0  # of the house rules that members must have accepted; 0: the lab has none
+    show_names: str = names.FULL
 
 
 def lab_facts() -> LabFacts:
@@ -71,7 +73,7 @@ def lab_facts() -> LabFacts:
     lab = Lab.objects.filter(pk=1).first() or Lab()
     return LabFacts(
         lab.name, ZoneInfo(lab.zone), lab.language, Policy.from_json(lab.policy), lab.simulated, lab.set_up_at is not None,
-        lab.holidays, lab.rules_version if lab.house_rules.strip() else 0,
+        lab.holidays, lab.rules_version if lab.house_rules.strip() else 0, lab.show_names,
     )
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.utils import timezone, translation
 
-from . import labels
+from . import labels, names
 from .models import Member
 from .queries import LabFacts
 
@@ -20,7 +20,7 @@ def read_by(member: Member, lab: LabFacts) -> Iterator[ZoneInfo]:
     """Words, numbers and times as this member reads them: their language and zone, else the lab's (K3)."""
     language = member.language if member.language in dict(settings.LANGUAGES) else lab.language
     zone = zone_of(member, lab)
-    with translation.override(language), timezone.override(zone):
+    with translation.override(language), timezone.override(zone), names.shown_as(lab.show_names):
         yield zone
 
 

@@ -101,6 +101,8 @@ class Look:
     temperature: int | None = None
     processes: tuple[SeenProcess, ...] | None = None
     simulated: bool = False
+    encoder: int | None = None
+    decoder: int | None = None
 
     @property
     def is_readable(self) -> bool:

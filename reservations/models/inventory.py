@@ -6,6 +6,8 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 
+from .. import names
+
 
 class Lab(models.Model):
     """The one lab of this installation: its name, zone and language, and the policy in force.
@@ -23,6 +25,7 @@ class Lab(models.Model):
     rules_version = models.PositiveIntegerField(default=0)
     simulated = models.BooleanField(default=False)
     holidays = models.CharField(max_length=8, default="cn", blank=True, help_text="public calendar; empty for none")
+    show_names = models.CharField(max_length=8, default=names.FULL, choices=[(way, way) for way in names.WAYS])
     set_up_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from .. import permissions, queries
+from .. import names, permissions, queries
 from ..models import Lab, Member, Reservation, SpecialDay
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
@@ -108,3 +108,18 @@ def set_special_day(
         else:
             SpecialDay.objects.update_or_create(day=day, defaults={"is_working": is_working, "name": name[:60]})
         audit.note("special_day", lab, actor=by, origin=origin, now=now, day=day.isoformat(), is_working=is_working, name=name)
+
+
+def set_show_names(way: str, *, by: Member | None, now: datetime, origin: str = "page") -> None:
+    """Names members to others in full or by initials from now on (`names.WAYS`; M1). The same again changes nothing."""
+    if by is not None and not permissions.may(by, permissions.Action.ADMINISTER):
+        raise refuse(Code.NOT_YOURS)
+    if way not in names.WAYS:
+        raise ValueError(f"names are shown as one of {names.WAYS}, not {way!r}")
+    with locking.hold():
+        lab = Lab.objects.get(pk=1)
+        if lab.show_names == way:
+            return
+        before, lab.show_names = lab.show_names, way
+        lab.save(update_fields=["show_names"])
+        audit.note("show_names", lab, actor=by, origin=origin, now=now, changed={"show_names": [before, way]})

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from django import template
 from django.contrib.messages.storage.base import Message
 
-from .. import labels
+from .. import labels, names
 
 register = template.Library()
 
@@ -23,6 +23,12 @@ def instant(value: datetime) -> str:
 def day(value: date) -> str:
     """A date with its weekday: Tue 1 Dec."""
     return labels.day(value)
+
+
+@register.filter
+def shown(member: object) -> str:
+    """A member's name as others read it (M1)."""
+    return names.shown(member)
 
 
 @dataclass(frozen=True)

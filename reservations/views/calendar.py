@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import labels
+from .. import labels, names
 from ..models import Gpu, Member
 from ..queries import HOLDING_CODES, Block
 from ..rules.facts import Closed
@@ -257,14 +257,15 @@ def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int
         )
     own = block.holder_id == member.pk
     status = shown_status(block, now)
+    holder = names.shown(block.holder_name)
     words = said.block % {
-        "holder": block.holder_name, "tier": said.tier(block.tier), "status": said.status(status),
+        "holder": holder, "tier": said.tier(block.tier), "status": said.status(status),
         "period": cardlook.period_words(block.start, block.end),
     }
     return Piece(
         kind="block", css=_css(start, end), key=f"b{block.reservation_id}-{block.gpu_id}-{int(block.start.timestamp())}",
         reservation_id=block.reservation_id, tier=block.tier, letter=said.letter(block.tier),
-        holder=block.holder_name, times=f"{labels.clock(block.start)}–{labels.clock(block.end)}",
+        holder=holder, times=f"{labels.clock(block.start)}–{labels.clock(block.end)}",
         words=said.own % {"words": words} if own else words, own=own,
         ended=status not in HOLDING_CODES, new=block.reservation_id == new_id,
         day=local_date(max(block.start, win.start), win.zone).isoformat(),
@@ -366,7 +367,7 @@ def listed(
         by_day[local_date(max(start, win.start), win.zone)].append(
             ListedRow(
                 reservation_id=reservation_id, period=cardlook.period_words(start, end), length=cardlook.length_words(start, end),
-                cards=cardlook.cards_words(by_id[block.gpu_id] for block in group), holder=one.holder_name,
+                cards=cardlook.cards_words(by_id[block.gpu_id] for block in group), holder=names.shown(one.holder_name),
                 own=one.holder_id == member.pk, new=reservation_id == new_id, tier=one.tier,
                 letter=str(labels.TIER_LETTER.get(one.tier, "")), tier_words=str(labels.TIER.get(one.tier, one.tier)),
                 status=status, status_words=str(labels.STATUS[Status(status)]),

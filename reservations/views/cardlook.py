@@ -13,7 +13,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import labels, queries
+from .. import labels, names, queries
 from ..models import CardState, Gpu
 from ..rules.facts import Closed
 from ..services.booking import BookingRequest
@@ -115,7 +115,7 @@ def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
         if block.start <= now and block.status == Closed.MAINTENANCE:
             return Hold("", block.end, *_until(_("in maintenance until %(time)s"), block.end, now), closed=True)
         if block.start <= now:
-            holder, until = block.holder_name, block.end
+            holder, until = names.shown(block.holder_name), block.end
         elif until is None:
             return Hold("", block.start, *_until(_("free until %(time)s"), block.start, now))
         elif block.start > until:

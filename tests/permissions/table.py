@@ -94,6 +94,9 @@ group("reservations")
 row("schedule schedule-grid board board-table mine", """
     GET           L    L    W    200  200  200  200  C
 """)
+row("wall-time", """
+    GET           L    L    W    200  200  200  200  C      # booked against used is for everybody (M1)
+""")
 row("book", """
     GET           L    L    W    200  200  200  200  C
     POST          L    L    W    303+ 303+ 303+ 303+ C
