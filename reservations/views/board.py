@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from .. import queries
+from .. import names, queries
 from ..models import CardState, Gpu
 from . import cardlook
 from .access import member_required
@@ -53,19 +53,20 @@ def _board(request: HttpRequest) -> dict[str, Any]:
     gpus = queries.fleet()
     holds = cardlook.holds([gpu.pk for gpu in gpus], request.now)
     states = {gpu.pk: state for gpu in gpus if (state := cardlook.state_of(gpu)) is not None}
-    names = queries.member_names({owner for state in states.values() for owner in state.owner_ids})
+    seen = queries.member_names({owner for state in states.values() for owner in state.owner_ids})
+    owners = {pk: names.shown(name) for pk, name in seen.items()}
     hosts: dict[str, list[Row]] = {}
     for gpu in gpus:
         card = cardlook.look(gpu, request.now, holds[gpu.pk])
         state = states.get(gpu.pk) if card.fresh else None
-        hosts.setdefault(gpu.host.name, []).append(_row(gpu, card, state, holds[gpu.pk], names))
+        hosts.setdefault(gpu.host.name, []).append(_row(gpu, card, state, holds[gpu.pk], owners))
     return {"hosts": hosts}
 
 
 def _row(
-    gpu: Gpu, card: cardlook.CardLook, state: CardState | None, hold: cardlook.Hold, names: dict[int, str]
+    gpu: Gpu, card: cardlook.CardLook, state: CardState | None, hold: cardlook.Hold, owners: dict[int, str]
 ) -> Row:
-    seen = [names[owner] for owner in state.owner_ids if owner in names] if state else []
+    seen = [owners[owner] for owner in state.owner_ids if owner in owners] if state else []
     return Row(
         card=card, who=_who(hold.holder, seen), since=card.since, hold=hold,
         use=f"{state.utilization} %" if state and state.utilization is not None else NOTHING,

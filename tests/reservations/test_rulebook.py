@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from reservations import queries
+from reservations import names, queries
 from reservations.models import Allocation, AuditEntry, Lab, LedgerEntry, SpecialDay
 from reservations.rules.policy import PRESETS, BadPolicy, Policy
 from reservations.rules.quota import UNITS_PER_GPU_HOUR
@@ -125,3 +125,30 @@ def test_a_day_that_cannot_be_read_is_one_sentence(words: tuple[str, ...]) -> No
     lab()
     with pytest.raises(CommandError):
         call_command("special_day", *words)
+
+
+def test_m1_the_lab_sets_how_names_are_shown_with_a_trace() -> None:
+    lab()
+    said = StringIO()
+    for words in ((), ("initials",), ("initials",), ()):
+        call_command("show_names", *words, stdout=said)
+    assert said.getvalue().splitlines() == ["full", *["Names are shown as: initials."] * 2, "initials"]
+    assert [entry.change["changed"] for entry in AuditEntry.objects.filter(verb="show_names")] == [
+        {"show_names": ["full", "initials"]}
+    ]
+    with pytest.raises(CommandError):
+        call_command("show_names", "nicknames")
+    with pytest.raises(Refused) as refused:
+        rulebook.set_show_names("full", by=member(), now=NOW)
+    assert refused.value.refusals[0].code == Code.NOT_YOURS
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("Ada Lovelace", "A. L."), ("ada", "A."), ("Jean-Luc P", "J. L. P."), ("王小明", "王**"), ("欧阳 娜娜", "欧. 娜."),
+    ("wei@lab.example", "W."), ("@x", "@"), ("", ""), ("  ", " "),
+])
+def test_m1_initials(name: str, said: str) -> None:
+    assert names.initials(name) == said
+    assert names.shown(name) == name and names.shown(name, names.INITIALS) == said
+    with names.shown_as(names.INITIALS):
+        assert names.shown(name) == said

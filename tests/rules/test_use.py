@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.rules.snapshot import MIB, Look, Owner, SeenProcess, Tenure
@@ -74,12 +74,15 @@ def test_m1_time_between_two_looks_counts_as_they_say(looks: list[Look], expecte
 
 
 RUNNING = st.sampled_from([(), (ANNS,), (BOS,), (SOMEBODYS,), (ANNS, SOMEBODYS)])
+# A busy machine is no finding.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LOOKS = st.lists(
     st.tuples(st.integers(-60, 3700), RUNNING, st.sampled_from([None, 0, 50]), st.sampled_from(["", "lost"])), max_size=40,
     unique_by=lambda one: one[0],
 ).map(lambda rows: [look(at, *running, util=util, problem=problem) for at, running, util, problem in sorted(rows, key=lambda r: r[0])])
 
 
+@UNHURRIED
 @given(looks=LOOKS, cuts=st.lists(st.integers(0, 3700), max_size=6))
 def test_m1_splitting_the_time_into_sweeps_changes_nothing(looks: list[Look], cuts: list[int]) -> None:
     until = NOON + timedelta(seconds=3700)
@@ -91,6 +94,7 @@ def test_m1_splitting_the_time_into_sweeps_changes_nothing(looks: list[Look], cu
     assert total == use_between(TENURE, looks, NOON, until, period=PERIOD)
 
 
+@UNHURRIED
 @given(looks=LOOKS)
 def test_m1_no_time_counts_twice_and_what_is_used_was_observed(looks: list[Look]) -> None:
     found = use_between(TENURE, looks, NOON, NOON + 2 * HOUR, period=PERIOD)
