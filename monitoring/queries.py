@@ -222,10 +222,13 @@ def accounts_of(reservation_ids: Iterable[int], now: datetime) -> Iterator[Accou
 
 
 def _accounts(rows: QuerySet[Allocation], now: datetime) -> Iterator[Accounted]:
-    # Staying on is proved as long as a process was seen, not until its incident was closed: a host that fell silent proves nothing.
+    # Staying on is proved as long as a process was seen, not until its incident was closed: a silent host proves nothing.
     stayed = ProcessInterval.objects.filter(
         Q(member=OuterRef("reservation__holder"))
-        | Q(member__collaborations__reservation=OuterRef("reservation"), member__collaborations__state=Collaborator.State.ACCEPTED),
+        | Q(
+            member__collaborations__reservation=OuterRef("reservation"),
+            member__collaborations__state=Collaborator.State.ACCEPTED,
+        ),
         gpu=OuterRef("gpu"), first_seen__lt=Coalesce(OuterRef("overrun__closed_at"), now),
         last_seen__gt=OuterRef("end"),
     ).order_by("-last_seen")

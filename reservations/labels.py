@@ -151,7 +151,8 @@ def _card_taken(facts: Mapping[str, Any]) -> str:
     if facts["start"] is None:
         return _("Somebody booked one of these cards just now. Look at the schedule and choose again.")
     return _("%(card)s is held by %(holder)s from %(start)s to %(end)s. Choose another card or another time.") % {
-        "card": facts["card"], "holder": names.shown(facts["holder"]), "start": instant(facts["start"]), "end": instant(facts["end"]),
+        "card": facts["card"], "holder": names.shown(facts["holder"]), "start": instant(facts["start"]),
+        "end": instant(facts["end"]),
     }
 
 

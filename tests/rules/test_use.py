@@ -52,11 +52,11 @@ ANNS, BOS, SOMEBODYS = process(ANN), process(BO), process(None)
     pytest.param([look(0, ANNS, encoder=40), look(10, ANNS)], (10, 10, 10, 10), id="the encoder is work"),
     pytest.param([look(0, ANNS, decoder=40), look(10, ANNS)], (10, 10, 10, 10), id="the decoder is work"),
     pytest.param([look(0, util=100), look(10, util=100)], (10, 0, 0, 10), id="utilisation without a process is never use"),
-    pytest.param([look(0, ANNS, util=None), look(10, ANNS, util=None)], (10, 10, 0, 0), id="no utilisation: not idle, not measured"),
+    pytest.param([look(0, ANNS, util=None), look(10, ANNS, util=None)], (10, 10, 0, 0), id="no utilisation: not measured"),
     pytest.param([look(0, BOS, util=90), look(10, BOS, util=90)], (10, 0, 0, 10), id="somebody else's work is not the holder's"),
     pytest.param([look(0, SOMEBODYS), look(10, SOMEBODYS)], (0, 0, 0, 0), id="an owner in doubt: unknown"),
     pytest.param([look(0, ANNS, SOMEBODYS), look(10, ANNS)], (10, 10, 0, 10), id="the holder beside one in doubt is there"),
-    pytest.param([look(0, used=4 * GIB), look(10, used=4 * GIB)], (0, 0, 0, 0), id="memory that no process accounts for: unknown"),
+    pytest.param([look(0, used=4 * GIB), look(10, used=4 * GIB)], (0, 0, 0, 0), id="memory of nobody: unknown"),
     pytest.param([look(0, used=None), look(10)], (0, 0, 0, 0), id="memory unread: unknown"),
     pytest.param([look(0, process(ANN, memory=MIB, kind="G")), look(10)], (10, 0, 0, 10), id="a desktop is not use"),
     pytest.param([look(0), look(10, processes=None)], (0, 0, 0, 0), id="a list unread: unknown"),
@@ -79,7 +79,12 @@ UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 LOOKS = st.lists(
     st.tuples(st.integers(-60, 3700), RUNNING, st.sampled_from([None, 0, 50]), st.sampled_from(["", "lost"])), max_size=40,
     unique_by=lambda one: one[0],
-).map(lambda rows: [look(at, *running, util=util, problem=problem) for at, running, util, problem in sorted(rows, key=lambda r: r[0])])
+).map(
+    lambda rows: [
+        look(at, *running, util=util, problem=problem)
+        for at, running, util, problem in sorted(rows, key=lambda row: row[0])
+    ]
+)
 
 
 @UNHURRIED
