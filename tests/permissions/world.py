@@ -366,7 +366,7 @@ def _shared(world: World) -> None:
         )
         world.waits[name] = grants.request(world.led[name].pk, reason="a paper", card_hours=10, by=helper, now=NOW, **days)
         gpu = Gpu.objects.order_by("-pk")[number]
-        world.shared[name] = make.reservation(helper if name != "gone" else chief, [gpu], 26 + 2 * number, 27 + 2 * number)
+        world.shared[name] = make.reservation((helper, chief)[number % 2], [gpu], 26 + 2 * number, 27 + 2 * number)
         collaborators.invite(world.shared[name].pk, one.pk, by=world.shared[name].holder, now=NOW)
         collaborators.invite(world.coming[name].pk, helper.pk, by=one, now=NOW)
     projects.give_hours(member_id=helper.pk, hours=5, last_day=date(2026, 12, 20), reason="a course", by=admin, now=NOW)
@@ -619,11 +619,15 @@ def _admin_body(world: World, route: str) -> dict[str, Any]:
 
 
 def send(client: Client, method: str, path: str, form: dict[str, Any], **headers: str) -> HttpResponse:
-    """One request as a browser sends it."""
+    """One request as a browser sends it; what is streamed is read to its end."""
     extra = {"headers": headers} if headers else {}
-    if method in ("POST", "PUT", "PATCH"):
-        if method == "POST":
-            return client.post(path, form, **extra)  # type: ignore[return-value]
-        return client.generic(method, path, "a=b", "application/x-www-form-urlencoded", **extra)  # type: ignore[return-value]
-    return client.generic(method, path, **extra)  # type: ignore[return-value]
+    if method == "POST":
+        response = client.post(path, form, **extra)
+    elif method in ("PUT", "PATCH"):
+        response = client.generic(method, path, "a=b", "application/x-www-form-urlencoded", **extra)
+    else:
+        response = client.generic(method, path, **extra)
+    if not response.streaming:
+        return response  # type: ignore[return-value]
+    return HttpResponse(response.getvalue(), status=response.status_code, headers=response.headers)
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('reservations', '0008_rulings'),
+        ('reservations', '0009_upkeep'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0001_sensor'),
+        ('monitoring', '0002_upkeep'),
         ('reservations', '0001_ledger'),
     ]
 
