@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV = .venv/bin/python
 
-.PHONY: run demo test check bench screens messages help environment environment-dev
+.PHONY: run demo test torture check bench screens messages help environment environment-dev
 
 help:  ## these lines
 	@sed -n 's/^\([a-z]*\):.*## /make \1: /p' Makefile
@@ -16,6 +16,9 @@ demo: environment  ## the same with a simulated lab to try
 
 test: environment-dev  ## all tests, on SQLite and on PostgreSQL, browser included (SKIP_E2E=1 leaves that out)
 	@exec $(VENV) -m tests.suite
+
+torture: environment-dev  ## ten thousand random sequences against the plain model of the law, for before a release
+	@exec $(VENV) -m tests.torture
 
 check: environment-dev  ## style, types, import directions, migrations, translations, vendored files
 	@exec $(VENV) -m tests.check

@@ -80,13 +80,14 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
     for one in displaced:
         reservation = one.held.reservation
         plan, facts = _new_place(one, now)
+        returned: list[dict[str, Any]] = []
         if plan is None:
             reservation.displaced_by = by
             reservation.save(update_fields=["displaced_by"])
             if not reservation.is_elastic:
                 hours.keep_valid(reservation, one.held.charge(), why=cause, lab=one.held.lab, now=now)
         else:
-            _move_to(one, plan, facts, now)
+            returned = _move_to(one, plan, facts, now)
         entry = audit.note(
             "displaced" if plan is None else "placed", reservation, actor=None, origin="system", now=now, cause=cause,
             by=by.pk if by else None, old=dict(one.old),
@@ -97,7 +98,9 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
         outbox.write(
             kind, reservation.holder, key=f"{kind}:{entry.pk}", due_at=due, reservation=reservation,
         )
-        record.append({"id": reservation.pk, "version": reservation.version, "old": dict(one.old)})
+        record.append(
+            {"id": reservation.pk, "version": reservation.version, "old": dict(one.old), **fees.recorded(returned)}
+        )
     return record
 
 
@@ -144,7 +147,8 @@ def _as_asked(one: Displaced, start: datetime, end: datetime) -> rules.Ask:
     )
 
 
-def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime) -> None:
+def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime) -> list[dict[str, Any]]:
+    """Gives it its new time; returns the fees of others that this returned."""
     reservation = one.held.reservation
     former.keep_rows(one.held, one.old["version"])
     Allocation.objects.filter(reservation=reservation).delete()
@@ -156,8 +160,9 @@ def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime
     reservation.save()
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.MOVED, now)
-    fees.return_for(plan.card_ids, plan.held, one.held.lab, now)
+    returned = fees.return_for(plan.card_ids, plan.held, one.held.lab, now)
     outbox.write_ending(reservation, one.held.lab.policy, now)
+    return returned
 
 
 def recorded(moved: list[dict[str, Any]]) -> dict[str, Any]:
@@ -185,7 +190,7 @@ def bring_back(record: Iterable[Mapping[str, Any]], now: datetime) -> None:
         else:
             held = held_by(reservation)
             post_both(held, None, Reason.UNDONE, now, sign=-1)
-            reservation.placed_at = None
+            fees.take_again(one.get("fees", ()), now)
             former.restore_moved(held, one["old"], now)
         entry = audit.note("brought_back", reservation, actor=None, origin="system", now=now)
         outbox.write_brought_back(reservation, entry, one["version"], now)

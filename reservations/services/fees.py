@@ -11,7 +11,7 @@ from ..queries import LabFacts
 from ..rules.interval import EPOCH, Interval
 from ..rules.lifecycle import Status
 from ..rules.quota import Price, Stretch, charge, price_from_json
-from .held import Held, Reason, post, scaled
+from .held import Account, Held, Reason, post, scaled
 
 _MICROSECOND = timedelta(microseconds=1)
 Row = Allocation | FormerAllocation  # what bears a fee: a cancelled card, or a card as it was before a late move
@@ -32,15 +32,17 @@ def keep(held: Held, now: datetime, rows: Sequence[Row] | None = None) -> None:
     for row in held.allocations if rows is None else rows:
         kept = _share(_price(row), row.weight, first, policy.late_cancel_percent, held.lab)
         post(reservation, kept, Reason.FEE, now)
-        _set_fee(row, [[*_micros(first), policy.late_cancel_percent]])
+        # On which account: a reservation that was moved or has become in-quota since does not tell any more (E4).
+        beyond = [1] if reservation.is_elastic else []
+        _set_fee(row, [[*_micros(first), policy.late_cancel_percent, *beyond]])
 
 
 def forgive(rows: Iterable[Row], lab: LabFacts, now: datetime) -> None:
     """Returns what is still kept on these rows."""
     for row in rows:
-        for start, end, percent in row.fee:
+        for start, end, percent, *beyond in row.fee:
             kept = _share(_price(row), row.weight, Interval(_instant(start), _instant(end)), percent, lab)
-            post(row.reservation, scaled(kept, -1), Reason.UNDONE, now)
+            post(row.reservation, scaled(kept, -1), Reason.UNDONE, now, account=_account(beyond))
         if row.fee:
             _set_fee(row, [])
 
@@ -55,22 +57,23 @@ def return_for(card_ids: Iterable[int], booked: Interval, lab: LabFacts, now: da
     record = []
     for row in rows:
         left = []
-        for start, end, percent in row.fee:
+        for start, end, percent, *beyond in row.fee:
             kept = Interval(_instant(start), _instant(end))
             again = kept.cut(booked)
             if again is None:
-                left.append([start, end, percent])
+                left.append([start, end, percent, *beyond])
                 continue
             returned = _share(_price(row), row.weight, again, percent, lab)
-            post(row.reservation, scaled(returned, -1), Reason.REBOOKED, now)
+            post(row.reservation, scaled(returned, -1), Reason.REBOOKED, now, account=_account(beyond))
             record.append(
                 {
-                    "row": row.pk, "former": isinstance(row, FormerAllocation), "part": [*_micros(again), percent],
+                    "row": row.pk, "former": isinstance(row, FormerAllocation), "part": [*_micros(again), percent, *beyond],
                     "units": {week.isoformat(): units for week, units in returned.items()},
                 }
             )
             left += [
-                [*_micros(Interval(a, b)), percent] for a, b in ((kept.start, again.start), (again.end, kept.end)) if a < b
+                [*_micros(Interval(a, b)), percent, *beyond]
+                for a, b in ((kept.start, again.start), (again.end, kept.end)) if a < b
             ]
         _set_fee(row, left)
     return record
@@ -89,19 +92,24 @@ def take_again(record: Iterable[dict[str, Any]], now: datetime) -> None:
     for one in record:
         row: Row = (FormerAllocation if one["former"] else Allocation).objects.select_related("reservation").get(pk=one["row"])
         units = {date.fromisoformat(week): amount for week, amount in one["units"].items()}
-        post(row.reservation, units, Reason.FEE, now)
+        post(row.reservation, units, Reason.FEE, now, account=_account(one["part"][3:]))
         _set_fee(row, _joined([*row.fee, one["part"]]))
 
 
 def _joined(parts: Iterable[list[int]]) -> list[list[int]]:
     """The parts in order of time, those that touch as one."""
     whole: list[list[int]] = []
-    for start, end, percent in sorted(parts):
-        if whole and whole[-1][1:] == [start, percent]:
+    for start, end, *terms in sorted(parts):
+        if whole and whole[-1][1:] == [start, *terms]:
             whole[-1][1] = end
         else:
-            whole.append([start, end, percent])
+            whole.append([start, end, *terms])
     return whole
+
+
+def _account(beyond: Sequence[int]) -> str:
+    """The account on which a fee was kept: marked where it is the elastic one."""
+    return Account.ELASTIC if beyond else Account.QUOTA
 
 
 def _set_fee(row: Row, fee: list[list[int]]) -> None:

@@ -14,6 +14,8 @@ from ..rules.refusal import Code, Refused
 from . import extension, fees, outbox
 from .held import Held, Reason, held_by, own_others, post_both, taken
 
+_LATER_OR_NEVER = ("may_move_until", "placed_at")
+
 
 def record(reservation: Reservation, card_ids: Iterable[int]) -> dict[str, Any]:
     """The reservation as the audit keeps it, and as an undo finds it again."""
@@ -22,6 +24,7 @@ def record(reservation: Reservation, card_ids: Iterable[int]) -> dict[str, Any]:
         "cards": list(card_ids), "kind": str(reservation.kind), "rank_tier": reservation.rank_tier,
         "project_pays": reservation.project_pays, "grant": reservation.grant_id,
         "is_elastic": reservation.is_elastic, "booked_at": reservation.booked_at.isoformat(),
+        **{name: value.isoformat() for name in _LATER_OR_NEVER if (value := getattr(reservation, name))},
     }
 
 
@@ -55,6 +58,8 @@ def restore_moved(held: Held, old: Mapping[str, Any], now: datetime) -> None:
     let_go(held)
     for name in ("start", "end", "booked_at"):
         setattr(reservation, name, datetime.fromisoformat(old[name]))
+    for name in _LATER_OR_NEVER:
+        setattr(reservation, name, datetime.fromisoformat(old[name]) if name in old else None)
     reservation.kind, reservation.rank_tier = old["kind"], old["rank_tier"]
     reservation.is_elastic = old.get("is_elastic", False)
     reservation.project_pays, reservation.grant_id = old.get("project_pays", False), old.get("grant")

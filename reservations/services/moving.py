@@ -165,6 +165,7 @@ def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
 
 
 def _last_act(reservation_id: int) -> AuditEntry | None:
-    """The last that somebody did to the reservation; that it started by the clock is nobody's act."""
-    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id).exclude(verb=str(Status.ACTIVE))
+    """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act."""
+    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
+    rows = rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota"])
     return rows.order_by("-pk").first()

@@ -94,7 +94,7 @@ def exceptions(events: Sequence[Event]) -> list[str]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_thousand_tries_never_give_one_card_to_two(crew: Crew, plain: Any) -> None:
+def test_bt_01_two_thousand_tries_never_give_one_card_to_two(crew: Crew, plain: Any) -> None:
     lab = world.make(members=CLIENTS, cards=CARDS)
     events = crew.race(plans(lab, ROUNDS, seed=1), ROUNDS)
     tries = [one for one in events if one.op != "advance"]

@@ -70,7 +70,7 @@ RUSHES = {
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("rush", RUSHES.values(), ids=RUSHES.keys())
-def test_exactly_what_fits_is_granted(rush: Rush, crew: Crew, plain: Any) -> None:
+def test_qt_01_exactly_what_fits_is_granted(rush: Rush, crew: Crew, plain: Any) -> None:
     lab = rush.lab()
     events = crew.race(rush.plans(lab), rush.rounds)
     assert exceptions(events) == []

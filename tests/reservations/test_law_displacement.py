@@ -44,6 +44,15 @@ def strong() -> Member:
     return factories.member("Strong")
 
 
+@pytest.fixture
+def beyond(weak: Member) -> Member:
+    """A member of 10 hours a week whose hours are taken, on a card of another kind; a late cancellation costs a quarter."""
+    roles = {"phd": {"weekly_hours": 10}, "staff": {"weekly_hours": 100}}
+    factories.lab(displacement=True, elastic=True, late_cancel_percent=25, roles=roles)
+    factories.reservation(weak, factories.cards(1, model="A100"), 100, 110)
+    return weak
+
+
 def explored(holder: Member, card: Gpu, start: float = START, end: float = END, **fields: Any) -> Reservation:
     """A reservation in the weakest tier, which may not be moved unless it says so."""
     return factories.reservation(holder, [card], start, end, **{"tier": "exploration", "may_move": False, **fields})
@@ -246,6 +255,30 @@ def test_h0_an_undo_brings_the_moved_back(card: Gpu, weak: Member, strong: Membe
     assert used(weak) == 8 * UNITS_PER_GPU_HOUR
 
 
+def test_h0_a_move_undone_may_still_be_moved_as_long_as_before(card: Gpu, weak: Member) -> None:
+    old = explored(weak, card, may_move=True)
+    moved = moving.move(old.pk, start=at(START + 20), end=at(END + 30), by=weak, version=None, now=NOW)
+    assert moved.may_move_until == at(END + 30 + 48)
+    moving.undo(moved.pk, by=weak, version=None, now=SOON)
+    assert again(old).may_move_until == at(END + 48)
+
+
+def test_h0_an_undo_keeps_again_the_fee_that_what_was_moved_had_returned(card: Gpu, beyond: Member, strong: Member) -> None:
+    """What made room moved to time that somebody had cancelled late; undone, nobody has booked that time again."""
+    third = factories.member("Third", role="staff")
+    late = factories.reservation(third, [card], 6, 14)
+    changes.cancel(late.pk, by=third, version=None, now=at(4.5))
+    hours = []
+    old = factories.reservation(beyond, [card], 7, 9, now=at(4.6), may_move=True)
+    hours.append(used(third) / UNITS_PER_GPU_HOUR)
+    new = factories.reservation(strong, [card], 7, 9, now=at(4.7))
+    assert again(old).start == at(9)
+    hours.append(used(third) / UNITS_PER_GPU_HOUR)
+    moving.undo(new.pk, by=strong, version=None, now=at(4.7) + timedelta(seconds=5))
+    assert again(old).start == at(7)
+    assert [*hours, used(third) / UNITS_PER_GPU_HOUR] == [1.5, 1, 1.5]
+
+
 def test_h0_an_owner_who_was_told_is_told_again(card: Gpu, weak: Member, strong: Member) -> None:
     explored(weak, card)
     new = factories.reservation(strong, [card], START, END)
@@ -373,6 +406,31 @@ def test_e4_an_elastic_one_is_extended_on_its_own_account(card: Gpu, spent: Memb
     extension.extend(row.pk, at(START + 14), by=spent, version=None, now=at(1))
     assert used(spent) == 0
     assert sum(one.units for one in LedgerEntry.objects.filter(account="elastic")) == 14 * UNITS_PER_GPU_HOUR
+
+
+def test_e4_the_fee_of_an_elastic_one_returns_to_its_own_account(card: Gpu, beyond: Member, strong: Member) -> None:
+    """Also when it was moved late, and is in-quota since."""
+    row = factories.reservation(beyond, [card], 7, 9)
+    other = Reservation.objects.get(holder=beyond, is_elastic=False)
+    changes.cancel(other.pk, by=beyond, version=None, now=at(5.4))
+    moved = moving.move(row.pk, start=at(20), end=at(22), by=beyond, version=None, now=at(5.5))
+    sums = LedgerEntry.objects.filter(member=beyond, account="elastic")
+    assert not moved.is_elastic
+    assert sum(one.units for one in sums.all()) == UNITS_PER_GPU_HOUR / 2
+    factories.reservation(strong, [card], 7, 9, now=at(6))
+    assert sum(one.units for one in sums.all()) == 0
+    assert used(beyond) == 2 * UNITS_PER_GPU_HOUR
+
+
+def test_h0_what_became_in_quota_meanwhile_can_still_be_undone(card: Gpu, beyond: Member) -> None:
+    from reservations.services import elastic
+
+    row = factories.reservation(beyond, [card], START, START + 4)
+    other = Reservation.objects.get(holder=beyond, is_elastic=False)
+    changes.cancel(other.pk, by=beyond, version=None, now=NOW)
+    assert elastic.settle(row.pk, now=NOW + timedelta(seconds=3))
+    assert moving.undo(row.pk, by=beyond, version=row.version, now=SOON).status == "cancelled"
+    assert sum(one.units for one in LedgerEntry.objects.filter(member=beyond)) == 0
 
 
 def test_d4_the_request_key_makes_a_repeat_displace_once(card: Gpu, weak: Member, strong: Member) -> None:
