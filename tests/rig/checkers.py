@@ -18,7 +18,19 @@ from tests.rig.history import Event
 
 HOLDING = "('offered', 'booked', 'active')"
 UNITS_PER_WEIGHT_SECOND = 100  # 1 GPU-hour of a card of weight 100 at rate 100 = 36,000,000 units
-RANK = {"booked": 0, "active": 1, "finished": 2, "released": 3, "cancelled": 3}
+RANK = {"booked": 0, "active": 1, "finished": 2, "released": 3, "cancelled": 3, "displaced": 3}
+# Which rows of the ledger an act may write about its own reservation.
+CAUSES = {
+    "reserve": {"booked"}, "extend": {"extended"}, "cancel": {"cancelled", "fee"}, "release": {"released"},
+    "move": {"moved", "fee"}, "undo_release": {"undone"}, "undo_booking": {"undone"}, "undo_move": {"undone"},
+    "displaced": {"displaced"}, "placed": {"displaced", "moved"}, "brought_back": {"undone"}, "in_quota": {"in_quota"},
+}
+SIGN = {"booked": 1, "extended": 1, "fee": 1, "cancelled": -1, "released": -1, "displaced": -1, "rebooked": -1}
+# By how much each act raises the version.
+STEPS = {
+    "extend": 1, "release": 1, "undo_release": 1, "cancel": 1, "move": 1, "undo_booking": 1, "undo_move": 1, "displaced": 1,
+    "placed": 2, "brought_back": 1,
+}
 
 
 def rows(plain: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -126,46 +138,68 @@ def seconds_per_week(start: datetime, end: datetime, zone: ZoneInfo) -> dict[dat
 
 
 def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
-    """Every account recomputed from what the cards were really held for, and every row with its cause in the audit."""
-    expected: Counter[tuple[int, int, date]] = Counter()
-    for reservation, holder, status, start, end, weight in rows(
+    """Every account recomputed from what the cards were really held for and from the fees still kept, at the plain rate,
+    and every row with its cause in the audit."""
+    expected: Counter[tuple[int, int, str, date]] = Counter()
+    for reservation, holder, beyond, status, start, end, weight in rows(
         plain,
-        'SELECT r.id, r.holder_id, a.status, a.start, a."end", a.weight FROM reservations_allocation a '
+        'SELECT r.id, r.holder_id, r.is_elastic, a.status, a.start, a."end", a.weight FROM reservations_allocation a '
         "JOIN reservations_reservation r ON r.id = a.reservation_id",
     ):
-        if status == "cancelled":
+        if status in {"cancelled", "displaced"}:
             continue
         for week, seconds in seconds_per_week(start, end, zone).items():
-            expected[reservation, holder, week] += seconds * weight * UNITS_PER_WEIGHT_SECOND
-    booked: Counter[tuple[int, int, date]] = Counter()
+            expected[reservation, holder, _account(beyond), week] += seconds * weight * UNITS_PER_WEIGHT_SECOND
+    for reservation, holder, weight, fee in rows(
+        plain,
+        "SELECT r.id, r.holder_id, a.weight, a.fee FROM (SELECT reservation_id, weight, fee FROM reservations_allocation "
+        "UNION ALL SELECT reservation_id, weight, fee FROM reservations_formerallocation) a "
+        "JOIN reservations_reservation r ON r.id = a.reservation_id",
+    ):
+        for begin, until, percent, *beyond in json.loads(fee) if isinstance(fee, str) else fee:
+            piece = (_EPOCH + timedelta(microseconds=begin), _EPOCH + timedelta(microseconds=until))
+            for week, seconds in seconds_per_week(*piece, zone).items():
+                kept = seconds * weight * UNITS_PER_WEIGHT_SECOND * percent // 100
+                expected[reservation, holder, _account(beyond), week] += kept
+    booked: Counter[tuple[int, int, str, date]] = Counter()
     problems = []
     causes: dict[tuple[int, str], list[datetime]] = defaultdict(list)
-    for pk, reservation, member, week, units, reason, at in rows(
-        plain, "SELECT id, reservation_id, member_id, period, units, reason, at FROM reservations_ledgerentry"
+    for pk, reservation, member, account, week, units, reason, at in rows(
+        plain,
+        "SELECT id, reservation_id, member_id, account, period, units, reason, at FROM reservations_ledgerentry "
+        "WHERE account <> 'free'",
     ):
-        booked[reservation, member, _day(week)] += units
+        booked[reservation, member, account, _day(week)] += units
         causes[reservation, reason].append(at)
-        if units == 0 or (reason not in {"moved", "undone"} and (units < 0) != (reason in {"cancelled", "released"})):
+        if units * SIGN.get(reason, units) <= 0:
             problems.append(f"ledger row {pk} says {reason} with {units} units")
     for key in sorted({*expected, *booked}, key=str):
         if expected[key] != booked[key]:
-            problems.append(f"reservation {key[0]}, member {key[1]}, week {key[2]}: {booked[key]}, not {expected[key]}")
-    verbs = {
-        "reserve": "booked", "extend": "extended", "cancel": "cancelled", "release": "released", "move": "moved",
-        "undo_release": "undone", "undo_booking": "undone", "undo_move": "undone",
-    }
-    audited: dict[tuple[int, str], list[datetime]] = defaultdict(list)
+            problems.append(
+                f"reservation {key[0]}, member {key[1]}, {key[2]}, week {key[3]}: {booked[key]}, not {expected[key]}"
+            )
+    audited: dict[tuple[int, str], set[datetime]] = defaultdict(set)
+    anywhere: set[datetime] = set()
     for verb, subject, at in rows(
         plain, "SELECT verb, subject_id, at FROM reservations_auditentry WHERE subject = 'reservation'"
     ):
-        if verb in verbs:
-            audited[subject, verbs[verb]].append(at)
+        anywhere.add(at)
+        for reason in CAUSES.get(verb, ()):
+            audited[subject, reason].add(at)
+    # A fee goes and comes back with what somebody else books and undoes.
     problems += [
         f"ledger rows of {reservation} ({reason}) have no cause in the audit"
         for (reservation, reason), instants in causes.items()
-        if not set(instants) <= set(audited[reservation, reason])
+        if not set(instants) <= (anywhere if reason in {"fee", "rebooked"} else audited[reservation, reason])
     ]
     return problems
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _account(beyond: object) -> str:
+    return "elastic" if beyond else "quota"
 
 
 def overdrawn(plain: Any, allowance_hours: float) -> list[str]:
@@ -196,20 +230,32 @@ def acknowledged(plain: Any, events: Iterable[Event]) -> list[str]:
         cards[reservation].add(card)
     problems = []
     last: dict[int, Event] = {}
+    told_cards: dict[tuple[int, int], set[int]] = {}
+    moved_by_others = {
+        pk for (pk,) in rows(
+            plain, "SELECT subject_id FROM reservations_auditentry WHERE verb IN ('displaced', 'placed', 'brought_back')"
+        )
+    }
     open_questions = {one.asked.get("reservation") for one in events if one.ended is None}
     for event in events:
         if event.ok and "reservation" in event.answer:
             known = last.get(event.answer["reservation"])
             if known is None or event.answer["version"] >= known.answer["version"]:
                 last[event.answer["reservation"]] = event
-            there = event.answer["reservation"] in table
-            if there and "cards" in event.answer and cards[event.answer["reservation"]] != set(event.answer["cards"]):
-                problems.append(f"{event.answer['reservation']}: cards {cards[event.answer['reservation']]} in the table")
+            if "cards" in event.answer:
+                told_cards[event.answer["reservation"], event.answer["version"]] = set(event.answer["cards"])
+    newest = {reservation: told_cards[reservation, version] for reservation, version in sorted(told_cards)}
+    problems += [
+        f"{reservation}: cards {cards[reservation]} in the table" for reservation, told in newest.items()
+        if reservation in table and reservation not in moved_by_others and cards[reservation] != told
+    ]
     for reservation, event in last.items():
         if reservation not in table:
             problems.append(f"reservation {reservation} was promised to {event.client} and is not there")
             continue
         _, status, start, end, version = table[reservation]
+        if reservation in moved_by_others and version > event.answer["version"]:
+            continue  # it has made room since
         told = event.answer
         if reservation in open_questions:
             if version < told["version"]:
@@ -238,13 +284,14 @@ def audit(plain: Any) -> list[str]:
     problems = []
     for pk, status, version in rows(plain, "SELECT id, status, version FROM reservations_reservation"):
         told = verbs.pop(pk, Counter())
-        acts = ("extend", "release", "undo_release", "cancel", "move", "undo_booking", "undo_move")
-        changes = sum(told[act] for act in acts)
+        changes = sum(told[act] * steps for act, steps in STEPS.items())
         if told["reserve"] != 1 or version != 1 + changes:
             problems.append(f"reservation {pk} v{version}: {dict(told)}")
         # A booking that starts at once begins active, and whoever acts before the sweep overtakes it: the sweep's lines
         # are at most as many as the starts and ends there can be.
         if told["active"] > 1 or told["finished"] > 1 + told["extend"] or (status == "finished" and not told["finished"]):
+            problems.append(f"reservation {pk} {status}: {dict(told)}")
+        if status == "displaced" and not told["displaced"]:
             problems.append(f"reservation {pk} {status}: {dict(told)}")
         if told["undo_booking"] == 1 and status in {"cancelled", "released"}:
             continue
@@ -267,7 +314,7 @@ def reminders(plain: Any, notice: timedelta = timedelta(minutes=10)) -> list[str
     for (reservation,) in rows(
         plain,
         "SELECT subject_id FROM reservations_auditentry WHERE subject = 'reservation' "
-        "AND verb IN ('reserve', 'extend', 'undo_release', 'move', 'undo_move')",
+        "AND verb IN ('reserve', 'extend', 'undo_release', 'move', 'undo_move', 'placed', 'brought_back')",
     ):
         births[reservation] += 1
     for pk, status, end, version in rows(plain, 'SELECT id, status, "end", version FROM reservations_reservation'):
@@ -277,6 +324,39 @@ def reminders(plain: Any, notice: timedelta = timedelta(minutes=10)) -> list[str
         if status in {"offered", "booked", "active"} and not end - notice <= messages.get(version, end) < end:
             problems.append(f"reservation {pk} v{version} ends {end} and is reminded {messages.get(version)}")
     return problems + [f"messages about reservation {pk}, which is not there" for pk in written]
+
+
+def displacements(plain: Any) -> list[str]:
+    """Who made room holds nothing or elsewhere, no oftener than the law allows, and was told; what was, holds nothing."""
+    problems = [
+        f"reservation {pk} made room {times} times" for pk, times in rows(
+            plain,
+            "SELECT id, displaced_times FROM reservations_reservation r WHERE displaced_times > 2 AND NOT is_elastic AND NOT "
+            "EXISTS (SELECT 1 FROM reservations_auditentry WHERE verb = 'in_quota' AND subject_id = r.id)",
+        )
+    ]
+    problems += [
+        f"reservation {pk} is {status} and holds card {card}" for pk, status, card in rows(
+            plain,
+            "SELECT r.id, r.status, a.gpu_id FROM reservations_reservation r "
+            "JOIN reservations_allocation a ON a.reservation_id = r.id "
+            f"WHERE a.status IN {HOLDING} AND r.status NOT IN {HOLDING}",
+        )
+    ]
+    problems += [
+        f"reservation {pk} was version {old} after it is version {new}" for pk, old, new in rows(
+            plain,
+            "SELECT r.id, f.version, r.version FROM reservations_reservation r "
+            "JOIN reservations_formerallocation f ON f.reservation_id = r.id WHERE f.version >= r.version",
+        )
+    ]
+    for kind in ("displaced", "placed"):
+        acts = Counter(pk for (pk,) in rows(plain, f"SELECT subject_id FROM reservations_auditentry WHERE verb = '{kind}'"))
+        told = Counter(
+            pk for (pk,) in rows(plain, f"SELECT reservation_id FROM reservations_notification WHERE kind = '{kind}'")
+        )
+        problems += [f"reservation {pk} was {kind} and not told so" for pk in acts if acts[pk] != told[pk]]
+    return problems
 
 
 def demerits(plain: Any) -> list[str]:
@@ -302,7 +382,8 @@ def all_of(
 ) -> list[str]:
     """Everything that must hold after any history whatever."""
     problems = [
-        *overlaps(plain), *ledger(plain, zone), *audit(plain), *reminders(plain, notice), *demerits(plain),
+        *overlaps(plain), *ledger(plain, zone), *audit(plain), *reminders(plain, notice), *displacements(plain),
+        *demerits(plain),
     ]
     if events is not None:
         events = list(events)

@@ -25,7 +25,7 @@ from django.db import connection  # noqa: E402
 
 from reservations.models import Member, Reservation  # noqa: E402
 from reservations.rules.refusal import Refused  # noqa: E402
-from reservations.services import booking, changes, extension, locking  # noqa: E402
+from reservations.services import booking, changes, elastic, extension, locking, moving  # noqa: E402
 from tests.rig.history import Writer  # noqa: E402
 from tests.rig.sabotage import without  # noqa: E402
 
@@ -75,7 +75,7 @@ class Client:
 
     def _aim(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Chooses one of the client's own reservations for a change. Without a fitting one, the step's `otherwise` if any."""
-        if asked["op"] in {"create", "advance"} or "reservation" in asked:
+        if asked["op"] in {"create", "advance", "settle"} or "reservation" in asked:
             return asked
         now = asked["now"]
         fits = {
@@ -83,6 +83,9 @@ class Client:
             "cancel": lambda one: one["status"] == "booked" and one["start"] > now,
             "release": lambda one: one["status"] in {"booked", "active"} and one["start"] <= now < one["end"],
             "undo": lambda one: one["status"] == "released",
+            "move": lambda one: one["status"] == "booked" and one["start"] > now,
+            "again": lambda one: one["status"] in {"booked", "active"},
+            "unbook": lambda one: one["status"] in {"booked", "active"},
         }[asked["op"]]
         chosen = [pk for pk, one in sorted(self.mine.items()) if fits(one)]
         return {**asked, "reservation": chosen[-1]} if chosen else asked.get("otherwise", {})
@@ -103,14 +106,21 @@ class Client:
         assert now is not None
         member = Member.objects.get(pk=asked["member"]) if "member" in asked else self.member
         if op == "create":
+            by_name = "count" not in asked
             request = booking.BookingRequest(
-                tuple(asked["cards"]), _when(asked["start"]), datetime.fromisoformat(asked["end"]), key=asked.get("key", ""),
-                project_id=asked.get("project"),
+                tuple(asked["cards"]) if by_name else (), _when(asked["start"]), datetime.fromisoformat(asked["end"]),
+                asked.get("tier", "regular"), key=asked.get("key", ""), count=asked.get("count", 0),
+                may_move=asked.get("may_move"), project_id=asked.get("project"),
             )
-            return {**_granted(booking.reserve(member, request, now=now)), "cards": asked["cards"]}
+            row = booking.reserve(member, request, now=now)
+            return {**_granted(row), **({"cards": asked["cards"]} if by_name else {})}
         if op == "advance":
             for pk in [*booking.start_due(now), *booking.finish_due(now)]:
                 booking.advance_one(pk, now=now)
+            return {"ok": True}
+        if op == "settle":
+            for pk in elastic.due(now):
+                elastic.settle(pk, now=now)
             return {"ok": True}
         pk = asked["reservation"]
         known = self.mine.get(pk, {})
@@ -118,8 +128,16 @@ class Client:
         if op == "extend":
             new_end = _when(asked.get("end")) or datetime.fromisoformat(known["end"]) + timedelta(minutes=asked["minutes"])
             done = extension.extend(pk, new_end, key=asked.get("key", ""), **common)
+        elif op == "again":
+            done = booking.again(pk, by=member, now=now, key=asked["key"])
+        elif op == "move":
+            later = timedelta(minutes=asked["minutes"])
+            start, end = (datetime.fromisoformat(known[name]) + later for name in ("start", "end"))
+            done = moving.move(pk, start=start, end=end, **common)
         else:
-            done = {"cancel": changes.cancel, "release": changes.release, "undo": changes.undo_release}[op](pk, **common)
+            done = {
+                "cancel": changes.cancel, "release": changes.release, "undo": changes.undo_release, "unbook": moving.undo,
+            }[op](pk, **common)
         return {**_granted(done), "ended": done.ended_at.isoformat() if done.ended_at else None}
 
 
