@@ -204,7 +204,9 @@ class Play:
         actual = set(taken)
         return next((cards for cards in options if set(cards) == actual), options[0])
 
-    def made(self, ask: Callable[[], Reservation], expect: Callable[[], tuple[set[str], Booked | None]]) -> str:
+    def made(
+        self, ask: Callable[[], Reservation], expect: Callable[[], tuple[set[str], Booked | None]], act: str = "reserve"
+    ) -> str:
         """Something new, first of the product and then of the model."""
         row, found = self.answered(ask)
         if row is not None:
@@ -214,7 +216,7 @@ class Play:
         if found or made is None:
             same = found == expected or ("in_past" in expected and "in_past" in found)
             return "" if same else f"refused {found or 'nothing'}, expected {expected or 'nothing'}"
-        self.noted("reserve", made)
+        self.noted(act, made)
         return self.compare_rows()
 
     def answered(self, ask: Callable[[], Reservation]) -> tuple[Reservation | None, set[str]]:
@@ -242,7 +244,7 @@ class Play:
         if act == "again":
             key = f"again-{len(self.told)}"
             return self.made(
-                lambda: booking.again(pk, by=by, now=now, key=key), lambda: self.model.again(one, now, choose=self.choose)
+                lambda: booking.again(pk, by=by, now=now, key=key), lambda: self.model.again(one, now, choose=self.choose), act
             )
         expect: Callable[[], set[str]]
         if act == "extend":
@@ -348,11 +350,11 @@ class Rehearsal(Play):
     def lab(self, **policy: Any) -> tuple[dict[int, Any], dict[int, int], dict[int, int]]:
         return {1: 1, 2: 2, 3: 3, 4: 4}, {1: 100, 2: 100, 3: HEAVY}, {1: 1, 2: 1, 3: 2}
 
-    def made(self, ask: Any, expect: Callable[[], tuple[set[str], Booked | None]]) -> str:
+    def made(self, ask: Any, expect: Callable[[], tuple[set[str], Booked | None]], act: str = "reserve") -> str:
         self.rows[len(self.model.booked)] = len(self.model.booked)
         _, made = expect()
         if made:
-            self.noted("reserve", made)
+            self.noted(act, made)
         return ""
 
     def answered(self, ask: Any) -> tuple[None, set[str]]:

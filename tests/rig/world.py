@@ -33,7 +33,7 @@ def make(
     wide: dict[str, Any] = {
         "cards_at_once": 1000, "open_future": 1000, "roles": {"master": {"weekly_hours": weekly_hours}}, "windows": [],
         "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 1000, "late_cancel_percent": 0,
-        "mode": "person", "displacement": False, "elastic": False, **policy,
+        "mode": "person", "displacement": False, "elastic": False, "returned_late_s": 0, **policy,
     }
     values = Policy.from_json(wide).to_json()
     Lab.objects.update_or_create(pk=1, defaults={"name": "Rig", "zone": zone, "policy": values, "set_up_at": MORNING})
