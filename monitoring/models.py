@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db import models
 from django.db.models import Q
 
-from reservations.models import Allocation, Gpu, Host, Member
+from reservations.models import Allocation, Gpu, Host, Member, Reservation
 
 from .rules.snapshot import Owner
 from .rules.use import Use
@@ -163,10 +163,16 @@ class CardUse(models.Model):
 
 
 class GateEntry(models.Model):
-    """One answer of the gate before an automatic act (I1). Written when the answer changes, not at every sweep."""
+    """One answer of the gate before an automatic act (I1). Written when the answer changes, not at every sweep.
+
+    It is about an incident, or about a reservation where nothing happened that could be one (H2, H3, H7); `gpu` names the
+    card where the act is about one card alone.
+    """
 
     at = models.DateTimeField()
-    incident = models.ForeignKey(Incident, models.CASCADE, related_name="gate_entries")
+    incident = models.ForeignKey(Incident, models.CASCADE, null=True, blank=True, related_name="gate_entries")
+    reservation = models.ForeignKey(Reservation, models.CASCADE, null=True, blank=True, related_name="gate_entries")
+    gpu = models.ForeignKey(Gpu, models.CASCADE, null=True, blank=True, related_name="gate_entries")
     act = models.CharField(max_length=16)
     allowed = models.BooleanField()
     reason = models.CharField(max_length=16)
@@ -174,6 +180,11 @@ class GateEntry(models.Model):
 
     class Meta:
         ordering = ["at", "pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(incident__isnull=False) | Q(reservation__isnull=False), name="gate_entry_has_a_subject"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.act} {self.reason}"

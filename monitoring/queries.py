@@ -143,6 +143,20 @@ def sample_instants(gpu_id: int, start: datetime, end: datetime, tolerance: time
     return sorted(at for at in instants if start <= at <= end)
 
 
+@dataclass(frozen=True)
+class Clock:
+    """How far a host's clock is from the server's, and whether its readings are simulated."""
+
+    offset_s: float
+    simulated: bool
+
+
+def clock_offsets(host_ids: Iterable[int]) -> dict[int, Clock]:
+    """The clocks of these hosts as last read; none of one that was never read, or whose last reading failed."""
+    rows = HostReading.objects.filter(host__in=list(host_ids), problem_code="")
+    return {pk: Clock(offset, simulated) for pk, offset, simulated in rows.values_list("host", "clock_offset_s", "simulated")}
+
+
 def tenures_on(gpu_ids: Iterable[int], since: datetime, now: datetime) -> defaultdict[int, list[Tenure]]:
     """Whose time the cards have been since `since`, by card, in order."""
     found: defaultdict[int, list[Tenure]] = defaultdict(list)

@@ -10,12 +10,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from labgpu.broker import READ_TASK, host_queue
+from reservations import ticks
 
 from . import queries
 from .services import accounting, retention
 from .services import ingest as ingesting
 from .services import judge as judging
 from .services import lost as losing
+from .services import presence as following
 
 
 def _period() -> timedelta:
@@ -45,6 +47,14 @@ def lost() -> None:
 def account_use() -> None:
     """Keeps what the samples say of the use of every held card, before they are put away."""
     accounting.account_use(now=timezone.now(), period=_period())
+
+
+@shared_task(name="monitoring.presence", ignore_result=True)
+def presence() -> None:
+    """Looks who does not come, which cards lie unused, and whose processes have ended (H2, H3, H7)."""
+    now = timezone.now()
+    ticks.mark("presence", now)
+    following.sweep(now=now, period=_period())
 
 
 @shared_task(name="monitoring.ask_hosts", ignore_result=True)

@@ -47,7 +47,7 @@ def in_words(raw: Any) -> Evidence:
     if not isinstance(raw, Mapping):
         return Evidence()
     samples = [row for one in _list(raw.get("samples")) if (row := _sample(one)) is not None]
-    sentences = _sentences(raw, len(samples))
+    sentences = _not_come(raw) if raw.get("kind") == "no_show" else _sentences(raw, len(samples))
     return Evidence(
         sentences=sentences,
         facts=_facts(raw, told=" ".join(sentences)),
@@ -85,16 +85,34 @@ def _sentences(raw: Mapping[str, Any], samples: int) -> list[str]:
     return said
 
 
+def _not_come(raw: Mapping[str, Any]) -> list[str]:
+    start, begins, at = (_instant(raw.get(key)) for key in ("start", "counted_from", "last_look"))
+    said = []
+    if start:
+        said.append(_("The reservation started at %(start)s.") % {"start": labels.instant(start)})
+    if begins and at and _is_int(raw.get("counted_s")):
+        said.append(
+            _("From %(begins)s to %(at)s the cards were seen free for %(n)d min in all, and no process of the holder.")
+            % {"begins": _clock(begins), "at": _clock(at), "n": raw["counted_s"] // 60}
+        )
+    if _is_int(raw.get("looks")):
+        said.append(ngettext("%(n)d sample shows it.", "%(n)d samples show it.", raw["looks"]) % {"n": raw["looks"]})
+    if raw.get("confirmed") is True:
+        said.append(_("It had been confirmed, so the longer time was given."))
+    return said
+
+
 def _facts(raw: Mapping[str, Any], *, told: str) -> list[tuple[str, str]]:
     """What no sentence has told; an instant is told when its clock time stands in one."""
     found = [
         (_("Card"), _text(raw.get("card"))),
+        (_("Cards"), _(", ").join(_text(one) for one in _list(raw.get("cards")))),
         (_("UUID"), _text(raw.get("gpu"))),
         (_("Samples had of those expected"), _percent(raw.get("coverage"))),
     ]
     for key, name in (
         ("end", _("End")), ("grace_until", _("Grace period until")), ("first_sight", _("First seen after it")),
-        ("counted_at", _("Counted at")),
+        ("asked_at", _("Asked at")), ("counted_at", _("Counted at")),
     ):
         at = _instant(raw.get(key))
         if at and labels.instant(at) not in told and _clock(at) not in told:

@@ -70,6 +70,8 @@ class BookingForm(forms.Form):
         label=gettext_lazy("Purpose"), choices=[(code, labels.PURPOSE[code]) for code in Reservation.Purpose],
         error_messages={"invalid_choice": gettext_lazy("There is no such purpose. Choose from the list.")},
     )
+    release_when_done = forms.BooleanField(required=False)
+    extend_while_free = forms.BooleanField(required=False)
     note = forms.CharField(label=gettext_lazy("Note"), required=False, max_length=200)
     may_move = forms.ChoiceField(
         required=False, choices=[("", ""), ("yes", ""), ("no", "")],
@@ -128,6 +130,7 @@ class BookingForm(forms.Form):
             purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned["key"],
             may_move={"yes": True, "no": False}.get(cleaned["may_move"]), project_id=cleaned["project"],
             expected_memory=cleaned["memory"] and cleaned["memory"] * _GIB,
+            release_when_done=cleaned["release_when_done"], extend_while_free=cleaned["extend_while_free"],
         )
 
 

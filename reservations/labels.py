@@ -54,7 +54,7 @@ CARD_STATE = {
     "contested": gettext_lazy("contested"), "not_visible": gettext_lazy("held, not visible"),
     "unknown": gettext_lazy("unknown"), "offline": gettext_lazy("offline"),
 }
-DEMERIT_REASON = {"overrun": gettext_lazy("overrun")}
+DEMERIT_REASON = {"overrun": gettext_lazy("overrun"), "no_show": gettext_lazy("no-show")}
 DEMERIT_STATE = {
     "counted": gettext_lazy("counted"), "disputed": gettext_lazy("disputed, resting"),
     "void": gettext_lazy("void"),
@@ -150,10 +150,15 @@ def _hours_limit(facts: Mapping[str, Any]) -> str:
 def _card_taken(facts: Mapping[str, Any]) -> str:
     if facts["start"] is None:
         return _("Somebody booked one of these cards just now. Look at the schedule and choose again.")
-    return _("%(card)s is held by %(holder)s from %(start)s to %(end)s. Choose another card or another time.") % {
+    text = _("%(card)s is held by %(holder)s from %(start)s to %(end)s. Choose another card or another time.") % {
         "card": facts["card"], "holder": names.shown(facts["holder"]), "start": instant(facts["start"]),
         "end": instant(facts["end"]),
     }
+    if not facts.get("others"):
+        return text
+    # Translators: cards that could be booked for the time for which this one cannot be extended
+    others = _("Free for all of that time: %(cards)s.") % {"cards": _(", ").join(facts["others"])}
+    return _("%(first)s %(second)s") % {"first": text, "second": others}
 
 
 def _no_displacing(facts: Mapping[str, Any]) -> str:
@@ -351,6 +356,12 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "Somebody whom this displaced has acted on it already, so it cannot be undone. Cancel it instead."
     ),
     Code.REPLACED: lambda f: _("You have taken another time in its place already. See your reservations."),
+    Code.EXTEND_AHEAD: lambda f: _(
+        "What runs now reaches at most %(hours)s h into days that are not firm yet, that is until %(end)s. Book ahead for more."
+    ) % {"hours": _hours_limit(f), "end": instant(f["end"])},
+    Code.CONFIRM_EARLY: lambda f: _("You can confirm from %(begins)s. Until then nothing is needed.") % {
+        "begins": instant(f["begins"])
+    },
     Code.LINK_FORGED: lambda f: _("This link is not valid. Open the reservation on your page instead."),
     Code.LINK_EXPIRED: lambda f: _("This link has expired. Open the reservation on your page instead."),
     Code.LINK_OVERTAKEN: lambda f: _("Overtaken: the reservation was changed after this message was sent."),

@@ -26,6 +26,8 @@ class LinkAction(StrEnum):
 
     RELEASE = "release"
     EXTEND = "extend"
+    CONFIRM = "confirm"
+    KEEP = "keep"
 
 
 class Forged(ValueError):

@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from labgpu.notify.message import one_line
 
 from . import labels
-from .models import Allocation, CardState, Reservation
+from .models import Allocation, CardState, Gpu, Reservation
 from .reader import near
 
 # More cards than this are counted in a subject and not listed.
@@ -96,6 +96,16 @@ def _state_words(state: CardState) -> str:
 
 
 def cards_of(reservation_id: int) -> list[Allocation]:
-    """The reservation's cards in the order of pages, with host and what the sensor last said."""
+    """The reservation's cards in the order of pages, with host and what the sensor last said; none given back alone."""
+    return [row for row in all_cards_of(reservation_id) if row.given_back_at is None]
+
+
+def names_of(card_ids: Sequence[int]) -> list[str]:
+    """The cards by their short names: gpu-a:0."""
+    return [str(gpu) for gpu in Gpu.objects.filter(pk__in=card_ids).select_related("host")]
+
+
+def all_cards_of(reservation_id: int) -> list[Allocation]:
+    """As `cards_of`, with those that were given back alone after the start."""
     rows = Allocation.objects.filter(reservation=reservation_id).select_related("gpu__host", "gpu__state")
     return list(rows.order_by("gpu__host__name", "gpu__index", "gpu_id"))

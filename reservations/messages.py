@@ -24,7 +24,7 @@ from . import evidence, labels, names, queries
 from .links import LinkAction, link_for
 from .looks import cards_line, cards_of, looks, people_of
 from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
-from .obsolete import cause_of, changed_by, maintenance_of, ruling_of
+from .obsolete import cause_of, changed_by, ended_alone, ended_of, given_back_of, maintenance_of, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
 from .rules.lifecycle import Status
@@ -139,7 +139,7 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
     else:
         subject = _("%(left)s left: %(cards)s, until %(end)s — save and release") % said
         lead = _("Save your work and release the cards before %(end)s.") % said
-    following = _following(rows, reservation)
+    following = _following(rows, reservation, end)
     facts = (
         Fact(pgettext("fact", "Ends"), (_("%(end)s, in %(left)s") % {"end": labels.instant(end), "left": said["left"]},)),
         Fact(_("Cards"), (said["cards"],)),
@@ -147,7 +147,7 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
         Fact(pgettext("fact", "Next"), _next_lines(following, reservation, now)),
         _extension(longest),
     )
-    counts = _counts_from(following, reservation, lab)
+    counts = _counts_from(following, reservation, end, lab)
     follows = (
         _("At the end the cards are no longer yours, but LabGPU ends no process."),
         _still_running(near(counts, now), lab.policy.overrun_points),
@@ -158,13 +158,122 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
     return Words(subject, lead, facts, follows, Action(_("View"), page("mine")), tuple(actions))
 
 
+def _confirm(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation, policy = _reservation(row), lab.policy
+    cards, start = cards_line(cards_of(reservation.pk)), near(reservation.start, now)
+    said = {"cards": cards, "start": start}
+    facts = (
+        Fact(_("Cards"), (cards,)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+    )
+    follows = []
+    if policy.no_show_s:
+        follows.append(
+            _("Without a process of yours by %(short)s after the start the cards go to others; if you confirm, by %(long)s.")
+            % {
+                "short": _minutes(policy.no_show_s // 60),
+                "long": _minutes(max(policy.no_show_s, policy.confirmed_no_show_s) // 60),
+            }
+        )
+    follows.append(_("If you do not need them, give them back: the hours are yours again."))
+    actions = (
+        Action(_("I am coming"), link_for(reservation, LinkAction.CONFIRM).url),
+        Action(_("I do not need them"), link_for(reservation, LinkAction.RELEASE).url),
+    )
+    return Words(
+        # Translators: subject of the question whether somebody comes: Are you coming? 2 × A100 (gpu-a:0, gpu-a:1), from 14:00
+        _("Are you coming? %(cards)s, from %(start)s") % said, _("Confirm that you will use these cards from %(start)s.") % said,
+        facts, tuple(follows), Action(_("View"), page("reservation", reservation.pk)), actions,
+    )
+
+
+def _extended(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    said = {"cards": cards_line(cards_of(reservation.pk)), "end": near(reservation.end, now)}
+    facts = (
+        Fact(_("Cards"), (said["cards"],)), Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+    )
+    return Words(
+        # Translators: subject of the mail when a reservation was extended by its holder's standing wish
+        _("Extended until %(end)s: %(cards)s") % said,
+        _("You wished it to go on while the cards are free. Release them when you are done."), facts,
+        (_("The added time is charged. You can end the wish on the page of the reservation."),),
+        Action(_("View"), page("reservation", reservation.pk)),
+        (Action(_("Release now"), link_for(reservation, LinkAction.RELEASE).url),),
+    )
+
+
+def _done(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation, ended = _reservation(row), ended_of(row)
+    assert ended is not None  # `obsolete.cause` has been asked
+    wait = timedelta(seconds=lab.policy.done_release_s)
+    at = max(ended + wait, now + wait / 2)
+    said = {"cards": cards_line(cards_of(reservation.pk)), "at": near(at, now), "ended": near(ended, now)}
+    facts = (
+        Fact(_("Cards"), (said["cards"],)), Fact(pgettext("fact", "Last process seen"), (labels.instant(ended),)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+    )
+    actions = (
+        Action(_("Keep the cards"), link_for(reservation, LinkAction.KEEP).url),
+        Action(_("Release now"), link_for(reservation, LinkAction.RELEASE).url),
+    )
+    return Words(
+        # Translators: subject of the mail before cards are released because the processes have ended
+        _("Your processes have ended: %(cards)s will be released at %(at)s") % said,
+        _("You need do nothing. If another process of yours is to follow, keep the cards before %(at)s.") % said,
+        facts, (_("What is left of the time goes back to your quota."),), Action(_("View"), page("reservation", reservation.pk)),
+        actions,
+    )
+
+
+def _given_back(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation, gone = _reservation(row), given_back_of(row)
+    said = {
+        "gone": cards_line(gone), "kept": cards_line(cards_of(reservation.pk)),
+        "limit": _minutes(lab.policy.give_back_s // 60), "at": near(gone[0].end, now),
+    }
+    facts = (
+        Fact(pgettext("fact", "Given back"), (said["gone"],)), Fact(pgettext("fact", "Still yours"), (said["kept"],)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+    )
+    return Words(
+        # Translators: subject of the mail when an unused card of several was given back by the system
+        _("Unused and given back: %(gone)s") % said,
+        _("No process of yours was seen there for %(limit)s, so it went back at %(at)s. You keep %(kept)s.") % said,
+        facts,
+        (
+            _("There is no point for it, and its hours are yours again."),
+            _("You can undo it for a few minutes on your own page."),
+        ),
+        Action(_("View"), page("reservation", reservation.pk)),
+    )
+
+
+def _no_show(row: Notification, lab: LabFacts, now: datetime) -> Words:
+    reservation = _reservation(row)
+    ended = reservation.ended_at or reservation.end
+    said = {"cards": cards_line(cards_of(reservation.pk)), "ended": near(ended, now)}
+    facts = (
+        Fact(_("Cards"), (said["cards"],)), Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
+        Fact(pgettext("fact", "Ended"), (labels.instant(ended),)),
+    )
+    return Words(
+        # Translators: subject of the mail when nobody used what the system had booked or moved
+        _("Not used and given up: %(cards)s") % said,
+        _("No process of yours was seen there, so the cards went to others at %(ended)s.") % said, facts,
+        (_("LabGPU had chosen this time: there is no point for it, and the whole charge is returned."),),
+        Action(_("View"), page("mine")),
+    )
+
+
 def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     reservation = _reservation(row)
-    rows = cards_of(reservation.pk)
-    ended = reservation.ended_at or reservation.end
-    longest = extension.longest_end(reservation, now=now)
-    following = _following(rows, reservation)
-    counts = _counts_from(following, reservation, lab)
+    alone = ended_alone(row)
+    rows = alone or cards_of(reservation.pk)
+    ended = alone[0].end if alone else reservation.ended_at or reservation.end
+    longest = None if alone else extension.longest_end(reservation, now=now)
+    following = _following(rows, reservation, ended)
+    counts = _counts_from(following, reservation, ended, lab)
     points = lab.policy.overrun_points
     cards, when = cards_line(rows), near(counts, now)
     said = {"cards": cards, "ended": near(ended, now), "counts": when, "n": points}
@@ -223,7 +332,7 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
     cards, until = cards_line(rows), labels.instant(demerit.expires_at)
     said = {
         "points": points, "reason": reason, "cards": cards,
-        "ended": labels.instant(reservation.ended_at or reservation.end),
+        "ended": labels.instant(_ended(demerit)),
         "until": until, "dispute": labels.instant(last_day),
     }
     facts = (
@@ -238,8 +347,26 @@ def _demerit(row: Notification, lab: LabFacts, now: datetime) -> Words:
         # Translators: subject of the mail on a demerit: 1 point for overrun: 1 × A100 (gpu-a:0)
         _("%(points)s for %(reason)s: %(cards)s") % said,
         _("If this is wrong, dispute it by %(dispute)s: while it is being decided, the points do not count.") % said,
-        facts, (_on_record(row, now),), Action(_("Your record"), page("mine")), (dispute,),
+        facts, (*_kept(demerit, lab), _on_record(row, now)), Action(_("Your record"), page("mine")), (dispute,),
     )
+
+
+def _kept(demerit: Demerit, lab: LabFacts) -> tuple[str, ...]:
+    if demerit.reason != Demerit.Reason.NO_SHOW:
+        return ()
+    hours = lab.policy.no_show_kept_s / 3600
+    return (
+        _("The cards went to others. The charge of the first %(n)g h is kept, the rest is yours again.") % {"n": hours},
+    )
+
+
+def _ended(demerit: Demerit) -> datetime:
+    """When the holding ended that the demerit is about: a card given back alone has an end of its own."""
+    reservation, proof = demerit.reservation, demerit.evidence
+    try:
+        return datetime.fromisoformat(proof["end"])
+    except (KeyError, TypeError, ValueError):
+        return reservation.ended_at or reservation.end
 
 
 def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
@@ -248,11 +375,18 @@ def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
     presser = Member.objects.filter(pk=entry.change.get("pressed_by", entry.actor_id)).first()
     cards = cards_line(cards_of(reservation.pk))
     said = {"who": one_line(str(presser)) if presser else _("Somebody"), "cards": cards}
-    end = labels.instant(reservation.end)
     subject, follows = {
         "release": (_("%(who)s released your reservation: %(cards)s"), _("You can undo it for a few minutes on your own page.")),
         "undo_release": (_("%(who)s took the release of your reservation back: %(cards)s"), ""),
         "cancel": (_("%(who)s cancelled your reservation: %(cards)s"), _("Its hours are yours again.")),
+        "give_back": (
+            _("%(who)s gave cards of your reservation back; you keep %(cards)s"),
+            _("You can undo it for a few minutes on your own page."),
+        ),
+        "undo_give_back": (_("%(who)s took cards of your reservation again: %(cards)s"), ""),
+        "confirm": (_("%(who)s confirmed that you come: %(cards)s"), ""),
+        "keep": (_("%(who)s keeps your cards: %(cards)s"), ""),
+        "wish": (_("%(who)s changed how your reservation ends: %(cards)s"), ""),
         "extend": (_("%(who)s extended your reservation: %(cards)s"), ""),
         "move": (_("%(who)s moved your reservation: %(cards)s"), ""),
         "undo_booking": (_("%(who)s undid your booking: %(cards)s"), _("Its hours are yours again.")),
@@ -264,7 +398,7 @@ def _changed(row: Notification, lab: LabFacts, now: datetime) -> Words:
     }[entry.verb]
     facts: tuple[Fact, ...] = (
         Fact(_("Cards"), (cards,)),
-        Fact(pgettext("fact", "Booked"), (_("%(start)s to %(end)s") % {"start": labels.instant(reservation.start), "end": end},)),
+        Fact(pgettext("fact", "Booked"), (_booked_words(reservation),)),
         Fact(pgettext("fact", "Status"), (str(labels.STATUS[Status(reservation.status)]),)),
         Fact(pgettext("fact", "When"), (labels.instant(entry.at),)),
     )
@@ -548,6 +682,8 @@ _SAID = {
     Kind.ENDING: _ending, Kind.CHANGED: _changed, Kind.OVERRUN: _overrun, Kind.DEMERIT: _demerit, Kind.RULING: _ruling,
     Kind.DISPLACED: _displaced, Kind.PLACED: _placed, Kind.BROUGHT_BACK: _brought_back, Kind.INVITED: _invited,
     Kind.GRANT: _grant, Kind.INTERRUPTED: _interrupted, Kind.SWAPPED: _swapped, Kind.MAINTENANCE: _maintenance,
+    Kind.CONFIRM: _confirm, Kind.EXTENDED: _extended, Kind.DONE: _done, Kind.GIVEN_BACK: _given_back,
+    Kind.NO_SHOW: _no_show,
 }
 
 
@@ -563,9 +699,10 @@ def _look_lines(rows: Sequence[Allocation], reservation: Reservation, now: datet
     return tuple(look.line for look in looks(rows, people_of(reservation), now))
 
 
-def _following(rows: Sequence[Allocation], reservation: Reservation) -> list[tuple[Allocation, queries.Holding]]:
+def _following(
+    rows: Sequence[Allocation], reservation: Reservation, end: datetime
+) -> list[tuple[Allocation, queries.Holding]]:
     """For each card the next reservation on it after the end, where there is one."""
-    end = reservation.ended_at or reservation.end
     found = [(row, queries.next_holding(row.gpu_id, end, not_of=reservation.pk)) for row in rows]
     return [(row, holding) for row, holding in found if holding is not None]
 
@@ -586,10 +723,9 @@ def _next_lines(
 
 
 def _counts_from(
-    following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation, lab: LabFacts
+    following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation, end: datetime, lab: LabFacts
 ) -> datetime:
     """From when an overrun counts: after the grace where somebody else has the card next, else later (I4)."""
-    end = reservation.ended_at or reservation.end
     later = end + timedelta(seconds=max(lab.policy.overrun_unwaited_s, lab.policy.overrun_grace_s))
     waited = any(
         holding.holder_id != reservation.holder_id and holding.interval.start < later for _, holding in following

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from . import queries
-from .looks import cards_of, looks, people_of
+from .looks import all_cards_of, cards_of, looks, people_of
 from .models import Allocation, AuditEntry, Collaborator, Demerit, Maintenance, Notification, Reservation, Ruling
 from .rules.lifecycle import Status
 
@@ -18,8 +18,19 @@ def cause(row: Notification, now: datetime) -> str:
     if not row.member.is_active:
         return "the member is not active"
     match Kind(row.kind):
+        case Kind.CONFIRM:
+            return _question_obsolete(row, now)
         case Kind.ENDING:
             return _ending_obsolete(row, now)
+        case Kind.EXTENDED:
+            return _extended_obsolete(row, now)
+        case Kind.DONE:
+            return _done_obsolete(row, now)
+        case Kind.GIVEN_BACK:
+            return "" if given_back_of(row) else "the cards were taken again"
+        case Kind.NO_SHOW:
+            forfeited = row.reservation is not None and row.reservation.status == Status.FORFEITED
+            return "" if forfeited else "the reservation is not forfeited"
         case Kind.CHANGED:
             return "" if changed_by(row) is not None else "the change is not on record"
         case Kind.OVERRUN:
@@ -58,6 +69,52 @@ def _invited_obsolete(row: Notification) -> str:
     return "" if invited.exists() else "the invitation is answered"
 
 
+def _question_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None or reservation.status not in _HOLDS or now >= reservation.end:
+        return "the reservation is over"
+    if row.key != queries.question_key(reservation):
+        return "the start was moved"
+    if reservation.confirmed_at is not None or reservation.allocations.exclude(first_seen=None).exists():
+        return "somebody has come or said so"
+    if not queries.lab_facts().policy.confirmation:
+        return "the lab no longer asks"
+    return ""
+
+
+def _extended_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None or reservation.status not in _HOLDS or now >= reservation.end:
+        return "the reservation is over"
+    return "the reservation was changed" if reservation.version != row.reservation_version else ""
+
+
+def _done_obsolete(row: Notification, now: datetime) -> str:
+    reservation, ended = row.reservation, ended_of(row)
+    if reservation is None or reservation.status != Status.ACTIVE or now >= reservation.end or ended is None:
+        return "the reservation is over"
+    if not reservation.release_when_done or (reservation.kept_at is not None and reservation.kept_at >= ended):
+        return "the holder keeps the cards"
+    later = reservation.allocations.filter(given_back_at=None, last_seen__gte=ended + timedelta(seconds=1))
+    return "a process is seen again" if later.exists() else ""
+
+
+def ended_of(row: Notification) -> datetime | None:
+    """When the last process ended that a notice of release tells of, to the second."""
+    end = row.key.rsplit(":", 1)[-1]
+    return datetime.fromtimestamp(int(end), UTC) if end.isdecimal() and len(end) < 12 else None
+
+
+def given_back_of(row: Notification) -> list[Allocation]:
+    """The cards that were given back, of which a message tells, as far as they were not taken again."""
+    number = row.key.removeprefix("given_back:")
+    if row.reservation is None or not number.isdecimal():
+        return []
+    entry = AuditEntry.objects.filter(pk=int(number)).first()
+    cards = set(entry.change.get("cards", ())) if entry is not None else set()
+    return [one for one in all_cards_of(row.reservation.pk) if one.given_back_at is not None and one.gpu_id in cards]
+
+
 def changed_by(row: Notification) -> AuditEntry | None:
     """The change that a message tells of, with who made it."""
     number = row.key.removeprefix("changed:")
@@ -83,7 +140,7 @@ def _ending_obsolete(row: Notification, now: datetime) -> str:
 
 def _continues(reservation: Reservation) -> bool:
     """Whether the same holder has all the same cards from the very end on (RN-02)."""
-    mine = set(Allocation.objects.filter(reservation=reservation).values_list("gpu", flat=True))
+    mine = set(Allocation.objects.filter(reservation=reservation, given_back_at=None).values_list("gpu", flat=True))
     following = Allocation.objects.filter(
         gpu__in=mine, start=reservation.end, status__in=queries.HOLDING_CODES, reservation__holder=reservation.holder_id
     )
@@ -116,12 +173,22 @@ def _overrun_obsolete(row: Notification, now: datetime) -> str:
     reservation = row.reservation
     if reservation is None:
         return "the reservation is gone"
-    if reservation.status in _HOLDS or reservation.version != row.reservation_version:
+    alone = ended_alone(row)
+    if not alone and (reservation.status in _HOLDS or reservation.version != row.reservation_version):
         return "the reservation was changed"
-    seen = [look.own for look in looks(cards_of(reservation.pk), people_of(reservation), now)]
+    seen = [look.own for look in looks(alone or cards_of(reservation.pk), people_of(reservation), now)]
     if seen and all(own is False for own in seen):
         return "no process is seen any more"
     return ""
+
+
+def ended_alone(row: Notification) -> list[Allocation]:
+    """The cards given back alone whose end a message tells of; none when it is about the end of a whole reservation."""
+    end = row.key.rsplit(":", 1)[-1]
+    if row.reservation is None:
+        return []
+    given_back = [one for one in all_cards_of(row.reservation.pk) if one.given_back_at is not None]
+    return [one for one in given_back if str(int(one.end.timestamp())) == end]
 
 
 def ruling_of(row: Notification) -> Ruling | None:

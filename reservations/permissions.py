@@ -14,6 +14,7 @@ class Action(StrEnum):
     BOOK = "book"
     RELEASE = "release"
     EXTEND = "extend"
+    CONFIRM = "confirm"
     CANCEL = "cancel"
     MOVE = "move"
     UNDO = "undo"
@@ -69,7 +70,7 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
             return holder
         case Action.SEE_NOTE:
             return holder or member.is_arbiter
-        case Action.RELEASE | Action.EXTEND:
+        case Action.RELEASE | Action.EXTEND | Action.CONFIRM:
             return holder or member.is_arbiter or _advises(member, reservation) or member.pk in reservation.collaborator_ids
         case Action.CANCEL | Action.MOVE | Action.UNDO | Action.TAKE_EQUAL:
             return holder or member.is_arbiter or _advises(member, reservation)

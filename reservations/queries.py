@@ -31,6 +31,7 @@ from .models import (
     Maintenance,
     MaintenanceCard,
     Member,
+    Notification,
     Pool,
     Project,
     ProjectMember,
@@ -44,6 +45,7 @@ from .rules.kinds import Kind
 from .rules.lifecycle import HOLDING, Status
 from .rules.overruns import LOOK_BACK_WEEKS, carried
 from .rules.policy import Policy
+from .rules.presence import Asked, Quiet
 from .rules.quota import allowance_units
 from .rules.rank import rank_of
 from .rules.week import day_start, week_of
@@ -51,6 +53,8 @@ from .rules.windows import Timetable
 
 HOLDING_CODES = [str(status) for status in HOLDING]
 LOST_AHEAD = timedelta(hours=24)  # for how long ahead a lost card counts as gone (G6)
+# What has held its cards and has ended: any of these ends starts the same grace (I4).
+HELD_ONCE = [str(status) for status in (Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED)]
 
 
 @dataclass(frozen=True)
@@ -536,7 +540,7 @@ _BLOCK = (
 
 def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> list[Block]:
     """What the schedule shows between two instants: everything held, and what ended early with the time it held."""
-    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED), str(Status.INTERRUPTED)]
+    shown = [*HOLDING_CODES, *HELD_ONCE]
     rows = (
         Allocation.objects.filter(gpu__in=gpu_ids, status__in=shown, start__lt=end, end__gt=start)
         .order_by("gpu_id", "start")
@@ -594,8 +598,11 @@ class EndedHolding:
 
 
 def watched_allocations(gpu_ids: Iterable[int], since: datetime, now: datetime) -> list[EndedHolding]:
-    """Allocations that have started and that held their card at or after `since`: what monitoring judges."""
-    shown = [*HOLDING_CODES, str(Status.FINISHED), str(Status.RELEASED)]
+    """Allocations that have started and that held their card at or after `since`: what monitoring judges.
+
+    A card given back alone has ended with its own end, while its reservation goes on (I4).
+    """
+    shown = [*HOLDING_CODES, *HELD_ONCE]
     rows = Allocation.objects.filter(
         gpu__in=list(gpu_ids), status__in=shown, start__lte=now, end__gt=since
     ).values_list("pk", "reservation_id", "gpu_id", "reservation__holder_id", "status", "start", "end")
@@ -634,6 +641,112 @@ def maintenance_listed(now: datetime) -> list[Maintenance]:
     rows = Maintenance.objects.filter(end__gt=now, ended_at=None).select_related("announced_by")
     cards_of = Prefetch("cards", MaintenanceCard.objects.select_related("gpu__host").order_by("gpu__host__name", "gpu__index"))
     return list(rows.prefetch_related(cards_of))
+
+
+def owners_of(reservation_ids: Iterable[int]) -> dict[int, frozenset[int]]:
+    """Whose processes count as the holder's, by reservation (B4)."""
+    rows = dict(Reservation.objects.filter(pk__in=list(reservation_ids)).values_list("pk", "holder_id"))
+    beside = collaborator_ids(rows)
+    return {pk: frozenset({holder}) | beside[pk] for pk, holder in rows.items()}
+
+
+def somebody_waits(card_ids: Iterable[int], *, not_of: int) -> bool:
+    """Whether anybody but this member waits for one of these cards (H5, I5, K5)."""
+    return False
+
+
+@dataclass(frozen=True)
+class Place:
+    """One card of a reservation that has started: where it is, and when the holder's processes were seen on it."""
+
+    allocation_id: int
+    gpu_id: int
+    host_id: int
+    label: str
+    in_service: bool
+    first_seen: datetime | None
+    last_seen: datetime | None
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """A reservation whose time is now, as the sensor follows it: who may come, what was asked, what was seen (H2, H3, H7).
+
+    `places` are the cards that it holds; `came` says whether a process was ever seen on any, one given back too.
+    """
+
+    reservation_id: int
+    version: int
+    holder_id: int
+    owners: frozenset[int]
+    start: datetime
+    end: datetime
+    booked_at: datetime
+    is_confirmed: bool
+    asked: Asked
+    places: tuple[Place, ...]
+    came: bool
+    release_when_done: bool
+    kept_at: datetime | None
+
+    @property
+    def last_seen(self) -> datetime | None:
+        return max((place.last_seen for place in self.places if place.last_seen), default=None)
+
+
+def attendances(now: datetime, only: Iterable[int] | None = None) -> list[Attendance]:
+    """The reservations whose time is now, those of `only` or all, in a constant number of statements."""
+    rows = Reservation.objects.filter(status__in=[Status.BOOKED, Status.ACTIVE], start__lte=now, end__gt=now)
+    if only is not None:
+        rows = rows.filter(pk__in=list(only))
+    cards = Prefetch("allocations", Allocation.objects.select_related("gpu__host").order_by("gpu"))
+    found = list(rows.select_related("holder").prefetch_related(cards).order_by("pk"))
+    owners = owners_of(row.pk for row in found)
+    said = _said_of(found)
+    return [_attendance(row, owners[row.pk], said) for row in found]
+
+
+def _said_of(found: Iterable[Reservation]) -> dict[str, Notification]:
+    """The questions of these reservations, and the messages of what the system did, by their keys."""
+    placed = Q(kind=Notification.Kind.PLACED, reservation__in=[row.pk for row in found if row.placed_at is not None])
+    rows = Notification.objects.filter(placed | Q(key__in=[question_key(row) for row in found])).order_by("pk")
+    # Of what the system did with a reservation the latest word counts.
+    return {row.key if row.kind == Notification.Kind.CONFIRM else _placed_key(row.reservation_id): row for row in rows}
+
+
+def _placed_key(reservation_id: int | None) -> str:
+    return f"placed {reservation_id}"
+
+
+def question_key(reservation: Reservation) -> str:
+    """The key of the question whether they come: one for each start (K2)."""
+    return f"confirm:{reservation.pk}:{int(reservation.start.timestamp())}"
+
+
+def _attendance(row: Reservation, owners: frozenset[int], said: Mapping[str, Notification]) -> Attendance:
+    question, notice = said.get(question_key(row)), said.get(_placed_key(row.pk))
+    allocations = list(row.allocations.all())
+    places = tuple(
+        Place(
+            one.pk, one.gpu_id, one.gpu.host_id, str(one.gpu), one.gpu.service == Gpu.Service.IN_SERVICE, one.first_seen,
+            one.last_seen,
+        )
+        for one in allocations if one.given_back_at is None and one.status != Status.INTERRUPTED
+    )
+    asked = Asked(
+        waits=question is not None and question.state == Notification.State.DUE,
+        sent_at=question.sent_at if question is not None else None, placed_by_system=row.placed_at is not None,
+        told_at=notice.sent_at if notice is not None else None, quiet=quiet_hours(row.holder),
+    )
+    return Attendance(
+        row.pk, row.version, row.holder_id, owners, row.start, row.end, row.booked_at, row.confirmed_at is not None, asked,
+        places, any(one.first_seen for one in allocations), row.release_when_done, row.kept_at,
+    )
+
+
+def quiet_hours(member: Member) -> Quiet | None:
+    """The member's quiet hours; None where they have none (K3)."""
+    return None
 
 
 def members_by_uid(host_id: int) -> dict[int, int]:

@@ -13,9 +13,9 @@ from datetime import datetime
 from celery import shared_task
 from django.utils import timezone
 
-from . import ticks
+from . import queries, ticks
 from .rules.refusal import Refused
-from .services import booking, delivery, elastic, grants, interrupting, leaving, locking
+from .services import booking, delivery, elastic, extension, grants, interrupting, leaving, locking
 
 log = logging.getLogger(__name__)
 
@@ -59,18 +59,27 @@ def people() -> None:
 
 @shared_task(name="reservations.advance")
 def advance() -> None:
-    """Starts and finishes reservations whose time has come (H1); takes from them what is out of reach (G5, G6); what is beyond
-    the allowance comes within it (E4)."""
+    """Starts and finishes reservations whose time has come (H1), and extends what is to be extended while free (H5).
+
+    Takes from them what is out of reach (G5, G6). What is beyond the allowance comes within it (E4).
+    """
     ticks.mark("advance", timezone.now())
     stop = time.monotonic() + BUDGET_S
     now = timezone.now()
-    for reservation_id in dict.fromkeys([*booking.finish_due(now), *booking.start_due(now)]):
+    # First what goes on by its holder's wish: whoever comes late must not find it finished.
+    acts: list[tuple[Callable[..., object], int]] = [
+        *((extension.extend_free, pk) for pk in extension.free_due(now, queries.lab_facts().policy)),
+        *((booking.advance_one, pk) for pk in dict.fromkeys([*booking.finish_due(now), *booking.start_due(now)])),
+    ]
+    for act, reservation_id in acts:
         if time.monotonic() > stop:
             return
         try:
-            booking.advance_one(reservation_id, now=now)
+            act(reservation_id, now=now)
         except locking.Busy:
             log.info("reservation %s: busy, left for the next sweep", reservation_id)
+        except Refused as problem:
+            log.info("reservation %s: not extended: %s", reservation_id, problem)
         except Exception:
             log.exception("reservation %s: left for the next sweep", reservation_id)
     _each(interrupting.due(now), interrupting.interrupt, now)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.core.cache import cache
 
-SWEEPS = ("advance", "deliver")
+SWEEPS = ("advance", "deliver", "presence")
 
 
 def mark(name: str, now: datetime) -> None:

@@ -21,10 +21,11 @@ def at(hours: float) -> datetime:
 
 
 # What tests of other things need not think of: one rate at all hours, no projects, walk-ins like any reservation, nobody
-# displaced.
+# displaced, nobody who must come.
 PLAIN = {
     "mode": "person", "windows": [], "walk_in_free_hours": 0, "walk_in_longest_s": 72 * 3600, "walk_in_cards": 4,
-    "late_cancel_percent": 0, "displacement": False, "elastic": False,
+    "late_cancel_percent": 0, "displacement": False, "elastic": False, "confirmation": False, "no_show_s": 0, "give_back_s": 0,
+    "extend_ahead_s": 366 * 86_400,
 }
 
 

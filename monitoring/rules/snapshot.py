@@ -114,6 +114,37 @@ class Look:
         return tuple(one for one in self.processes or () if one.may_prove and one.member_id in members)
 
     @property
+    def users(self) -> tuple[SeenProcess, ...]:
+        """The processes that use the card, whoever owns them."""
+        return tuple(one for one in self.processes or () if not one.is_furniture)
+
+    @property
+    def unsure(self) -> tuple[SeenProcess, ...]:
+        """Those of them that nobody is known to own."""
+        return tuple(one for one in self.users if not one.is_sure)
+
+    def shows(self, members: frozenset[int]) -> bool:
+        """Whether a process here surely belongs to one of these members."""
+        return any(one.is_sure and one.member_id in members for one in self.processes or ())
+
+    def holds_memory(self, baseline: int = 0) -> bool | None:
+        """Whether more memory is taken than the card and a desktop take for themselves (I5); None = could not be read."""
+        if self.memory_used is None or self.processes is None:
+            return None
+        desktop = sum(one.memory or 0 for one in self.processes if one.is_furniture)
+        return self.memory_used - desktop > max(MEMORY_FLOOR, baseline + baseline // 10)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it surely shows nobody on the card. Utilisation says nothing (I2)."""
+        return self.is_readable and not self.users and self.holds_memory() is False
+
+    @property
+    def is_taken_unseen(self) -> bool:
+        """Whether memory is taken and no process is seen: somebody is there whom nobody can name."""
+        return self.is_readable and not self.users and self.holds_memory() is True
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether a process here may belong to anybody: then nobody can be said to be gone."""
         return not self.is_readable or any(

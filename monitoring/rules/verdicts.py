@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from reservations.rules.policy import Policy
 
-from .snapshot import FRESH_PERIODS, MEMORY_FLOOR, Look, Tenure, is_fresh
+from .snapshot import FRESH_PERIODS, Look, Tenure, is_fresh
 
 
 class State(StrEnum):
@@ -94,7 +94,7 @@ def _silence(last: datetime, now: datetime, patience: timedelta, policy: Policy)
 
 
 def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
-    using = [one for one in look.processes or () if not one.is_furniture]
+    using = look.users
     members = {one.member_id for one in using if one.is_sure and one.member_id is not None}
     holders = [one for one in card.tenures if one.holds_at(look.at)]
     overstaying = {member for one in card.tenures for member in _overstaying(one, card, look, policy)}
@@ -126,8 +126,7 @@ def _overstaying(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) ->
 
 def _of_memory(card: CardFacts, look: Look) -> State:
     """Nobody computes there. Utilisation says nothing: drivers show 100 % on idle cards (I2)."""
-    if look.memory_used is None:
+    taken = look.holds_memory(card.baseline)
+    if taken is None:
         return State.UNKNOWN
-    desktop = sum(one.memory or 0 for one in look.processes or ())
-    limit = max(MEMORY_FLOOR, card.baseline + card.baseline // 10)
-    return State.NOT_VISIBLE if look.memory_used - desktop > limit else State.FREE
+    return State.NOT_VISIBLE if taken else State.FREE

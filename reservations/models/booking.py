@@ -24,10 +24,14 @@ class Reservation(models.Model):
     """What a member asked for and was granted: cards, a period, a tier, a purpose.
 
     `start`/`end` are the booked period; `ended_at` is when it stopped holding, if earlier. `version` grows with every
-    change: a link or form made for an older version is overtaken. Its rank is the pair (`is_elastic`, `rank_tier`), smaller is
-    stronger (C3). `may_move_until`: when displaced, the system may move it to end by then (D5). `placed_at`: when the system
-    chose its time (D5, K5). `project` never changes; `project_pays`: its allowance is charged, not the holder's (B5).
-    `grant`: the deadline grant it was booked under. `expected_memory` in bytes.
+    change of what is held: a link or form made for an older version is overtaken. Its rank is the pair (`is_elastic`,
+    `rank_tier`), smaller is stronger (C3). `may_move_until`: when displaced, the system may move it to end by then (D5).
+    `placed_at`: when the system chose its time (D5, K5). `project` never changes; `project_pays`: its allowance is charged,
+    not the holder's (B5). `grant`: the deadline grant it was booked under. `expected_memory` in bytes.
+
+    `confirmed_at`: when somebody said that they come (H2). The wishes of the holder: `release_when_done` (H7) and
+    `extend_while_free` (H5), with the seconds by which that has extended it. `kept_at`: when somebody last took back what was
+    given back or released, or said that they keep the cards: what lay unused before counts no more (H3, H7).
     """
 
     class Purpose(models.TextChoices):
@@ -58,6 +62,11 @@ class Reservation(models.Model):
     placed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
+    confirmed_at = models.DateTimeField(null=True, blank=True)
+    release_when_done = models.BooleanField(default=False)
+    kept_at = models.DateTimeField(null=True, blank=True)
+    extend_while_free = models.BooleanField(default=False)
+    extended_free_s = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(start__lt=F("end")), name="reservation_start_before_end")]
@@ -115,7 +124,8 @@ class Collaborator(models.Model):
 class Allocation(models.Model):
     """One card of a reservation for the interval it is really held.
 
-    `status` repeats the reservation's (the services write both), so that the database itself can guard P1. `price` is the
+    `status` repeats the reservation's (the services write both), so that the database itself can guard P1; a card given back
+    alone (`given_back_at`) has ended for itself. `price` is the
     card's price over the booked time (`rules.quota.price_to_json`), kept because it does not change later (E6); empty in
     rows of 0.1.0, which knew only the plain rate. `fee`: the time whose late-cancellation fee is still kept (E3), as
     [start, end] in microseconds; what is booked again leaves it.
@@ -131,6 +141,7 @@ class Allocation(models.Model):
     fee = models.JSONField(default=list, blank=True)
     first_seen = models.DateTimeField(null=True, blank=True)
     last_seen = models.DateTimeField(null=True, blank=True)
+    given_back_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [
@@ -148,9 +159,10 @@ class Allocation(models.Model):
 
 
 class FormerAllocation(models.Model):
-    """One card of a reservation as it was before a move (H6): what an undo restores, and the fee of a late one (E3).
+    """One card of a reservation as it was before a move (H6) or before it was given back unstarted (`given_back_at`, G3).
 
-    `version` is the reservation's at that time; the rest means what it does in `Allocation`. It holds nothing.
+    It is what an undo restores, and bears the fee of a late change (E3). `version` is the reservation's at that time; the
+    rest means what it does in `Allocation`. It holds nothing.
     """
 
     reservation = models.ForeignKey(Reservation, models.PROTECT, related_name="former_allocations")
@@ -161,6 +173,7 @@ class FormerAllocation(models.Model):
     weight = models.PositiveIntegerField()
     price = models.JSONField(default=list, blank=True)
     fee = models.JSONField(default=list, blank=True)
+    given_back_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [
@@ -201,6 +214,7 @@ class LedgerEntry(AppendOnly):
         OVERRUN = "overrun"
         LOST = "lost"
         INTERRUPTED = "interrupted"
+        FORFEITED = "forfeited"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
     project = models.ForeignKey(Project, models.PROTECT, null=True, related_name="ledger")

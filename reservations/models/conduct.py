@@ -16,6 +16,7 @@ class Demerit(models.Model):
 
     class Reason(models.TextChoices):
         OVERRUN = "overrun"
+        NO_SHOW = "no_show"
 
     class State(models.TextChoices):
         COUNTED = "counted"

@@ -19,7 +19,12 @@ class Notification(models.Model):
     """
 
     class Kind(models.TextChoices):
+        CONFIRM = "confirm"
         ENDING = "ending"
+        EXTENDED = "extended"
+        DONE = "done"
+        GIVEN_BACK = "given_back"
+        NO_SHOW = "no_show"
         CHANGED = "changed"
         OVERRUN = "overrun"
         DEMERIT = "demerit"

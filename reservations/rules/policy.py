@@ -119,6 +119,15 @@ class Policy:
     quick_s: int = 2 * HOUR
     lost_after_s: int = 15 * MINUTE  # how long a card is offline before it counts as lost
     # H. Life of a reservation
+    confirmation: bool = True
+    no_show_s: int = 30 * MINUTE  # 0: nobody is a no-show
+    confirmed_no_show_s: int = 60 * MINUTE
+    no_show_kept_s: int = 2 * HOUR
+    answer_s: int = 60 * MINUTE  # after a question, or a message of what the system did
+    give_back_s: int = 60 * MINUTE  # 0: no card is given back by itself
+    extend_ahead_s: int = 8 * HOUR
+    extend_free_s: int = 8 * HOUR
+    done_release_s: int = 10 * MINUTE
     release_undo_s: int = 10 * MINUTE
     booking_undo_s: int = 10
     # I. What the cards say
@@ -131,6 +140,7 @@ class Policy:
     overrun_points: int = 1
     one_step_points: int = 1
     two_steps_points: int = 3
+    no_show_points: int = 1
     point_life_s: int = 30 * DAY
     dispute_s: int = 7 * DAY
     # K. Messages and the waitlist
@@ -313,13 +323,13 @@ STRICT = Policy(
     opens_days=7, longest_s=24 * HOUR, roles=_roles(12, 40, 60, 60), cards_at_once=2, open_future=3,
     project_weekly_hours=120, walk_in_longest_s=4 * HOUR, walk_in_cards=1, walk_in_free_hours=8,
     windows=(_daytime(1, Mode.OPEN, 200, 4),), overrun_grace_s=5 * MINUTE, point_life_s=60 * DAY, emergency_reserve=1,
-    quick_cards=1, elastic=False, two_steps_points=2,
+    quick_cards=1, elastic=False, two_steps_points=2, no_show_s=20 * MINUTE,
 )
 FRIENDLY = Policy(
     opens_days=28, longest_s=168 * HOUR, roles=_roles(40, 120, 168, 168), cards_at_once=8, open_future=12,
     project_weekly_hours=480, walk_in_longest_s=12 * HOUR, walk_in_cards=4, walk_in_free_hours=48,
     windows=(Window(1, Mode.LONG), _daytime(2, Mode.WALK_IN)), overrun_grace_s=20 * MINUTE, point_life_s=14 * DAY,
-    displacement=False, one_step_points=2, two_steps_points=4,
+    displacement=False, one_step_points=2, two_steps_points=4, confirmation=False, no_show_s=60 * MINUTE,
 )
 PRESETS: Mapping[str, Policy] = MappingProxyType({"strict": STRICT, "balanced": BALANCED, "friendly": FRIENDLY})
 # For job logs, never offered in the interface: nothing is refused but what cannot be (P1, A1's order of time, G1).
@@ -328,5 +338,5 @@ REPLAY = replace(
     open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), mode=Scheduling.PERSON,
     project_weekly_hours=WITHOUT_LIMIT, project_share=100, walk_in_longest_s=366 * DAY,
     walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
-    displacement=False, elastic=False,
+    displacement=False, elastic=False, confirmation=False, no_show_s=0, give_back_s=0, extend_ahead_s=366 * DAY,
 )

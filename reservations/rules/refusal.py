@@ -84,6 +84,8 @@ class Code(StrEnum):
     GRACE_OVER = "grace_over"
     OWNER_ACTED = "owner_acted"
     REPLACED = "replaced"
+    EXTEND_AHEAD = "extend_ahead"
+    CONFIRM_EARLY = "confirm_early"
     # links
     LINK_FORGED = "link_forged"
     LINK_EXPIRED = "link_expired"
@@ -132,7 +134,7 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.NOT_INVITED: "B4", Code.SUCCESSOR_NEEDED: "B2",
         Code.KEY_REUSED: "K4", Code.NOT_YOURS: "H8", Code.STALE: "H8", Code.WRONG_STATUS: "H", Code.NOT_LATER: "H5",
         Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.OWNER_ACTED: "H0", Code.REPLACED: "D5",
-        Code.LINK_FORGED: "K4",
+        Code.EXTEND_AHEAD: "H5", Code.CONFIRM_EARLY: "H2", Code.LINK_FORGED: "K4",
         Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
         Code.CASE_OVERTAKEN: "L3", Code.NEEDS_NO_RULING: "L1",

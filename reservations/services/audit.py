@@ -9,6 +9,9 @@ from django.db.models import Model
 
 from ..models import AuditEntry, Member
 
+# What says something about a reservation and changes nothing that it holds.
+WORDS_ONLY = ("confirm", "keep", "wish")
+
 
 def note(
     verb: str, subject: Model, *, actor: Member | None, origin: str, now: datetime, reason: str = "", **change: Any

@@ -46,14 +46,17 @@ class BookingRequest:
     instead_of: int | None = None  # a displaced reservation of the member's that this one takes the place of
     project_id: int | None = None
     expected_memory: int | None = None
+    release_when_done: bool = False
+    extend_while_free: bool = False
 
     def fingerprint(self) -> str:
         """A hash of everything asked, to tell a repeat from another request under the same key."""
         cards = (self.count, self.pool_id, self.model, self.min_memory, self.several_hosts)
         moving = (self.may_move, self.may_move_until, self.instead_of)
+        wishes = (self.release_when_done, self.extend_while_free)
         asked = (
             sorted(self.card_ids), self.start, self.end, self.tier, self.purpose, self.note, *(cards if self.count else ()),
-            *(moving if any(one is not None for one in moving) else ()),
+            *(moving if any(one is not None for one in moving) else ()), *(wishes if any(wishes) else ()),
             *(("for", self.project_id, self.expected_memory) if self.project_id or self.expected_memory else ()),
         )
         return hashlib.sha256(repr(asked).encode()).hexdigest()
@@ -110,11 +113,12 @@ def write(
         may_move_until=_may_move_until(request, plan, facts),
         displaced_times=replaced.displaced_times if replaced else 0, project_id=request.project_id,
         project_pays=pays(request.project_id, lab.policy), grant_id=plan.grant_id, expected_memory=request.expected_memory,
+        release_when_done=request.release_when_done, extend_while_free=request.extend_while_free,
     )
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.BOOKED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
-    outbox.write_ending(reservation, lab.policy, now)
+    outbox.write_reminders(reservation, lab, now)
     moved = displacing.place_anew(displaced, reservation, cause="reserve", now=now)
     audit.note(
         "reserve", reservation, actor=by, origin=origin, now=now, cards=list(plan.card_ids),
@@ -184,10 +188,11 @@ def next_week(reservation_id: int, *, by: Member, key: str) -> BookingRequest:
         raise refuse(Code.NOT_YOURS)
     lab = queries.lab_facts()
     start = round_to_raster(found.start, lab.policy.raster_s, lab.zone, up=False)
-    card_ids = found.allocations.order_by("gpu").values_list("gpu", flat=True)
+    card_ids = found.allocations.filter(given_back_at=None).order_by("gpu").values_list("gpu", flat=True)
     return BookingRequest(
         tuple(card_ids), _week_later(start, "start", lab.zone), _week_later(found.end, "end", lab.zone), found.tier,
         found.purpose, key=key, project_id=found.project_id, expected_memory=found.expected_memory,
+        release_when_done=found.release_when_done, extend_while_free=found.extend_while_free,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from .. import permissions
-from ..models import Member, Reservation
+from ..models import AuditEntry, Member, Reservation
 from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
@@ -16,6 +16,7 @@ from .held import (
     Reason,
     charge_what_is_no_longer_free,
     end_now,
+    keep_from,
     locked,
     own_others,
     own_processes_seen,
@@ -47,13 +48,19 @@ def release(
         require(reservation, Status.RELEASED, now)
         if not knowing_it_runs and own_processes_seen(held):
             raise refuse(Code.STILL_RUNNING)
-        post_both(held, _rest(held, now), Reason.RELEASED, now, sign=-1)
-        end_now(held, Status.RELEASED, now)
-        entry = audit.note(
-            "release", reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **pressed(pressed_by)
-        )
-        outbox.write_changed(reservation, entry, now)
+        outbox.write_changed(reservation, end_by_release(held, by, origin, now, pressed_by), now)
         return reservation
+
+
+def end_by_release(
+    held: Held, by: Member | None, origin: str, now: datetime, pressed_by: int | None = None
+) -> AuditEntry:
+    """The rows of a release of what is held now; `by` None when the system releases. Returns its line of the audit."""
+    post_both(held, _rest(held, now), Reason.RELEASED, now, sign=-1)
+    end_now(held, Status.RELEASED, now)
+    return audit.note(
+        "release", held.reservation, actor=by, origin=origin, now=now, ended_at=now.isoformat(), **pressed(pressed_by)
+    )
 
 
 def undo_release(
@@ -75,16 +82,18 @@ def undo_release(
         reopen(held, reservation.end)
         for row in held.allocations:  # what ran on after the release runs within the reservation again
             overruns.take_back(overruns.charges_before(row.pk, reservation.end), now, why="undo_release")
+        keep_from(reservation, now)
         post_both(held, span, Reason.UNDONE, now)
         fees.return_for([row.gpu_id for row in held.allocations], span, held.lab, now)
-        outbox.write_ending(reservation, held.lab.policy, now)
+        outbox.write_reminders(reservation, held.lab, now)
         entry = audit.note("undo_release", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
         outbox.write_changed(reservation, entry, now)
         return reservation
 
 
 def cancel(
-    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page", reason: str = ""
+    reservation_id: int, *, by: Member, version: int | None, now: datetime, origin: str = "page", reason: str = "",
+    pressed_by: int | None = None,
 ) -> Reservation:
     """Cancels a reservation that has not started and returns its charge, less the fee of a late cancellation (E3).
 
@@ -97,13 +106,21 @@ def cancel(
         if version is not None and version != reservation.version:
             raise refuse(Code.STALE)
         require(reservation, Status.CANCELLED, now)
-        set_status(held, Status.CANCELLED, ended_at=now)
-        post_both(held, None, Reason.CANCELLED, now, sign=-1)
-        fees.keep(held, now)
-        displacing.cool_down(reservation, held.lab, now)
-        entry = audit.note("cancel", reservation, actor=by, origin=origin, now=now, reason=reason)
-        outbox.write_changed(reservation, entry, now)
+        outbox.write_changed(reservation, end_by_cancelling(held, by, origin, now, reason, pressed_by), now)
         return reservation
+
+
+def end_by_cancelling(
+    held: Held, by: Member, origin: str, now: datetime, reason: str = "", pressed_by: int | None = None
+) -> AuditEntry:
+    """The rows of a cancellation of what has not started. Returns its line of the audit."""
+    set_status(held, Status.CANCELLED, ended_at=now)
+    post_both(held, None, Reason.CANCELLED, now, sign=-1)
+    fees.keep(held, now)
+    displacing.cool_down(held.reservation, held.lab, now)
+    return audit.note(
+        "cancel", held.reservation, actor=by, origin=origin, now=now, reason=reason, **pressed(pressed_by)
+    )
 
 
 def _rest(held: Held, from_: datetime) -> Interval:

@@ -22,12 +22,25 @@ def issue_overrun(
     `fact` names the fact for ever (for example `overrun:<reservation>:<end>`): the second call for the same fact writes
     nothing and returns None. The caller has passed the gate of I1; `evidence` must be complete and JSON-able.
     """
+    return _issue(Demerit.Reason.OVERRUN, queries.lab_facts().policy.overrun_points, fact, reservation, evidence, now)
+
+
+def issue_no_show(
+    *, fact: str, reservation: Reservation, evidence: Mapping[str, Any], now: datetime
+) -> Demerit | None:
+    """As `issue_overrun`, for a proved no-show (H2)."""
+    return _issue(Demerit.Reason.NO_SHOW, queries.lab_facts().policy.no_show_points, fact, reservation, evidence, now)
+
+
+def _issue(
+    reason: Demerit.Reason, points: int, fact: str, reservation: Reservation, evidence: Mapping[str, Any], now: datetime
+) -> Demerit | None:
     policy = queries.lab_facts().policy
     with transaction.atomic():
         demerit, created = Demerit.objects.get_or_create(
             fact=fact,
             defaults={
-                "member_id": reservation.holder_id, "reason": Demerit.Reason.OVERRUN, "points": policy.overrun_points,
+                "member_id": reservation.holder_id, "reason": reason, "points": points,
                 "reservation": reservation, "evidence": dict(evidence), "issued_at": now,
                 "expires_at": now + timedelta(seconds=policy.point_life_s),
             },

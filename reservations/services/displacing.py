@@ -154,14 +154,14 @@ def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime
     Allocation.objects.filter(reservation=reservation).delete()
     reservation.start, reservation.end, reservation.kind = plan.held.start, plan.held.end, plan.kind
     reservation.status, reservation.ended_at, reservation.placed_at = Status.BOOKED, None, now
-    reservation.is_elastic = plan.is_elastic
+    reservation.is_elastic, reservation.confirmed_at = plan.is_elastic, None
     reservation.project_pays, reservation.grant_id = pays(reservation.project_id, one.held.lab.policy), plan.grant_id
     reservation.version += 1
     reservation.save()
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.MOVED, now)
     returned = fees.return_for(plan.card_ids, plan.held, one.held.lab, now)
-    outbox.write_ending(reservation, one.held.lab.policy, now)
+    outbox.write_reminders(reservation, one.held.lab, now)
     return returned
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from .. import permissions, queries
-from ..models import Allocation, Member, Reservation
+from ..models import Allocation, AuditEntry, Member, Notification, Reservation
 from ..rules import booking as rules
-from ..rules.interval import Interval
-from ..rules.kinds import Kind
+from ..rules.interval import Interval, whole_seconds
+from ..rules.kinds import Kind, kind_of, unfrozen_from
 from ..rules.lifecycle import Status
+from ..rules.policy import HOUR, Policy
 from ..rules.projects import free_walk_in, grant_refusals_for, mode_refusals, pool_cap
 from ..rules.quota import Price, charge, free_seconds
 from ..rules.refusal import Alternative, Code, Refused, refuse
-from ..rules.supply import reserve_taken, room_in_pool
+from ..rules.supply import choices, reserve_taken, room_in_pool
 from ..rules.week import day_start, last_open_day, local_date, on_raster, round_to_raster, weeks_of
 from . import audit, fees, outbox
 from .held import (
@@ -24,8 +25,10 @@ from .held import (
     Held,
     Reason,
     add_price,
+    guarded,
     held_by,
     locked,
+    on_its_cards,
     own_others,
     post,
     pressed,
@@ -36,6 +39,9 @@ from .held import (
     taken,
 )
 from .placing import facts_for, on_reserve
+
+_STEP_S = HOUR  # what is extended while free goes on hour by hour
+_BEFORE_THE_MESSAGE = timedelta(minutes=1)  # so that nobody is told of an end that has just moved
 
 
 def extend(
@@ -51,37 +57,82 @@ def extend(
     with locked(reservation_id, by, permissions.Action.EXTEND, None, now) as held:
         if done := repeated(by, key, fingerprint):
             return done
-        reservation, lab = held.reservation, held.lab
+        reservation = held.reservation
         if version is not None and version != reservation.version:
             raise refuse(Code.STALE)
         _refuse_unextendable(held, new_end, now)
-        old_end = reservation.end
-        added = Interval(old_end, new_end)
-        facts = _facts(held, added, now)
-        prices = _prices(held, added, facts)
-        add_price(held, prices)
-        if reservation.status == Status.FINISHED:
-            reopen(held, new_end)
-        else:
-            reservation.end = new_end
-            reservation.version += 1
-            reservation.save(update_fields=["end", "version"])
-            Allocation.objects.filter(reservation=reservation, end=old_end).update(end=new_end)
-        cards = [(prices[row.gpu_id], row.weight) for row in held.allocations]
-        post(reservation, charge(cards, lab.zone), Reason.EXTENDED, now)
-        if reservation.kind == Kind.WALK_IN:
-            for price, _ in cards:
-                post(reservation, free_seconds(price, 1, lab.zone), Reason.EXTENDED, now, account=Account.FREE)
-        fees.return_for([row.gpu_id for row in held.allocations], added, lab, now)
-        outbox.write_ending(reservation, lab.policy, now)
-        entry = audit.note(
-            "extend", reservation, actor=by, origin=origin, now=now,
-            old_end=old_end.isoformat(), new_end=new_end.isoformat(), **pressed(pressed_by),
-            **on_reserve(_reserve_taken(held, added, facts)),
-        )
+        entry = _carry_out(held, new_end, by, origin, now, pressed_by)
         outbox.write_changed(reservation, entry, now)
         remember(by, key, fingerprint, reservation, now)
         return reservation
+
+
+def free_due(now: datetime, policy: Policy) -> list[int]:
+    """Reservations to be extended while free whose end is near: shortly before the message on the end would leave (H5)."""
+    near = now + timedelta(seconds=policy.ending_notice_s) + _BEFORE_THE_MESSAGE
+    rows = Reservation.objects.filter(status=Status.ACTIVE, extend_while_free=True, end__gt=now, end__lte=near)
+    return list(rows.order_by("end").values_list("pk", flat=True)[:500])
+
+
+def extend_free(reservation_id: int, *, now: datetime) -> bool:
+    """Extends what its holder wished to be extended while free by an hour, or as far as it goes; says whether it did (H5).
+
+    Only while nobody waits, at most the policy's hours in all, and where the holder could extend it by hand. Raises
+    `locking.Busy`.
+    """
+    with guarded(), on_its_cards(reservation_id, people=True):
+        held = held_by(Reservation.objects.select_related("holder").get(pk=reservation_id))
+        reservation, policy = held.reservation, held.lab.policy
+        if status_at(reservation, now) != Status.ACTIVE or reservation_id not in free_due(now, policy):
+            return False
+        card_ids = [row.gpu_id for row in held.allocations]
+        left = policy.extend_free_s - reservation.extended_free_s
+        longest = _longest(held, now)
+        if left <= 0 or longest is None or queries.somebody_waits(card_ids, not_of=reservation.holder_id):
+            return False
+        old_end = reservation.end
+        most = min(longest, old_end + timedelta(seconds=min(left, _STEP_S)))
+        new_end = round_to_raster(most, policy.raster_s, held.lab.zone, up=False)
+        if new_end <= old_end:
+            return False
+        _refuse_unextendable(held, new_end, now)
+        reservation.extended_free_s += whole_seconds(old_end, new_end)
+        reservation.save(update_fields=["extended_free_s"])
+        entry = _carry_out(held, new_end, None, "sweep", now)
+        outbox.write(
+            Notification.Kind.EXTENDED, reservation.holder, key=f"extended:{entry.pk}", due_at=now, reservation=reservation
+        )
+        return True
+
+
+def _carry_out(
+    held: Held, new_end: datetime, by: Member | None, origin: str, now: datetime, pressed_by: int | None = None
+) -> AuditEntry:
+    """The rows of an extension that nothing stands against; `by` None when the system extends. Returns its audit."""
+    reservation, lab, old_end = held.reservation, held.lab, held.reservation.end
+    added = Interval(old_end, new_end)
+    facts = _facts(held, added, now)
+    prices = _prices(held, added, facts)
+    add_price(held, prices)
+    if reservation.status == Status.FINISHED:
+        reopen(held, new_end)
+    else:
+        reservation.end = new_end
+        reservation.version += 1
+        reservation.save(update_fields=["end", "version"])
+        Allocation.objects.filter(reservation=reservation, given_back_at=None, end=old_end).update(end=new_end)
+    cards = [(prices[row.gpu_id], row.weight) for row in held.allocations]
+    post(reservation, charge(cards, lab.zone), Reason.EXTENDED, now)
+    if reservation.kind == Kind.WALK_IN:
+        for price, _ in cards:
+            post(reservation, free_seconds(price, 1, lab.zone), Reason.EXTENDED, now, account=Account.FREE)
+    fees.return_for([row.gpu_id for row in held.allocations], added, lab, now)
+    outbox.write_reminders(reservation, lab, now)
+    return audit.note(
+        "extend", reservation, actor=by, origin=origin, now=now,
+        old_end=old_end.isoformat(), new_end=new_end.isoformat(), **pressed(pressed_by),
+        **on_reserve(_reserve_taken(held, added, facts)),
+    )
 
 
 def longest_end(reservation: Reservation, *, now: datetime) -> datetime | None:
@@ -117,14 +168,22 @@ def weeks_without_room(held: Held, cards: Sequence[tuple[Price, int]]) -> list[r
     )
 
 
-def refuse_return(held: Held, span: Interval, now: datetime) -> list[rules.Refusal]:
+def refuse_return(
+    held: Held, span: Interval, now: datetime, beside: Sequence[rules.Holding] | None = None
+) -> list[rules.Refusal]:
     """What stands against holding `span` of the reservation again: too many walk-ins, cards kept back, the project's cards
-    at once, its collaborators', the budget of its grant (B4, B6, C2, D2, G4, G7)."""
+    at once, its collaborators', the budget of its grant (B4, B6, C2, D2, G4, G7).
+
+    `beside`: what the holder holds beside these cards, others of the reservation among it; None = everything but it.
+    """
     facts = _facts(held, span, now)
     budget = [one for one in _grant_refusals(held, span, facts, live_only=True) if one.code == Code.GRANT_BUDGET]
+    more = sum(one.reservation_id == held.reservation.pk and one.interval.overlaps(span) for one in beside or ())
     return [
-        *_walk_in_refusals(held, span, now), *_reserve_refusals(held, span, facts), *_project_cap(held, span, facts),
-        *collaborators_over(held, span, now), *(rules.Refusal(one.code, one.facts) for one in budget),
+        *_walk_in_refusals(held, span, now, beside), *_reserve_refusals(held, span, facts),
+        *_project_cap(held, span, facts, its_others=beside is not None),
+        *collaborators_over(held, span, now, cards=len(held.allocations) + more),
+        *(rules.Refusal(one.code, one.facts) for one in budget),
     ]
 
 
@@ -174,11 +233,14 @@ def _window_refusals(held: Held, end: datetime, facts: rules.Facts) -> list[rule
     return [one for one in found if one.facts.get("end") is None or one.facts["end"] > reservation.end]
 
 
-def _walk_in_refusals(held: Held, span: Interval, now: datetime) -> list[rules.Refusal]:
+def _walk_in_refusals(
+    held: Held, span: Interval, now: datetime, beside: Sequence[rules.Holding] | None = None
+) -> list[rules.Refusal]:
     """Too many cards as walk-ins, with those begun since this one ended (D2, H0)."""
     if held.reservation.kind != Kind.WALK_IN:
         return []
-    return list(rules.walk_in_card_refusals(span, len(held.allocations), own_others(held, now), held.lab.policy))
+    beside = own_others(held, now) if beside is None else beside
+    return list(rules.walk_in_card_refusals(span, len(held.allocations), beside, held.lab.policy))
 
 
 def _reserve_taken(held: Held, added: Interval, facts: rules.Facts) -> int:
@@ -202,12 +264,14 @@ def _reserve_refusals(held: Held, added: Interval, facts: rules.Facts) -> list[r
     return refusals
 
 
-def _project_cap(held: Held, span: Interval, facts: rules.Facts) -> list[rules.Refusal]:
-    """Too many cards of a pool at once for the project that pays (B6)."""
+def _project_cap(
+    held: Held, span: Interval, facts: rules.Facts, *, its_others: bool = False
+) -> list[rules.Refusal]:
+    """Too many cards of a pool at once for the project that pays (B6); with `its_others` beside others of the reservation."""
     project = facts.project
     if project is None or held.reservation.payer_id is None:
         return []
-    others = [one for one in project.holdings if one.reservation_id != held.reservation.pk]
+    others = [one for one in project.holdings if its_others or one.reservation_id != held.reservation.pk]
     return [
         refusal
         for pool in facts.pools.values()
@@ -248,6 +312,7 @@ def _longest(held: Held, now: datetime) -> datetime | None:
     limit = round_to_raster(reservation.start + _most_length(held), policy.raster_s, lab.zone, up=False)
     open_until = last_open_day(now, lab.zone, days_before=policy.opens_days, at=policy.opens_time)
     limit = min(limit, day_start(open_until + timedelta(days=1), lab.zone))
+    limit = min(limit, _reach(held, now) or limit)
     following = queries.next_start([row.gpu_id for row in held.allocations], reservation.end, not_of=reservation.pk)
     limit = min(limit, following or limit)
     if limit <= reservation.end or not reservation.holder.is_approved:
@@ -272,6 +337,29 @@ def _longest(held: Held, now: datetime) -> datetime | None:
             return None
         limit = min(limit, fits)
     return limit if limit > max(reservation.end, now) else None
+
+
+def _reach(held: Held, now: datetime) -> datetime | None:
+    """How far into unfrozen time a running reservation may reach by an extension (H5); None for one that has not started."""
+    if status_at(held.reservation, now) == Status.BOOKED:
+        return None
+    policy = held.lab.policy
+    return unfrozen_from(now, held.lab.zone, policy.freezing) + timedelta(seconds=policy.extend_ahead_s)
+
+
+def _elsewhere(held: Held, span: Interval, taken_cards: Iterable[int], now: datetime) -> list[str]:
+    """The best other cards for the time for which these cannot be had, by G2 among like ones of their pool (H5)."""
+    wanted = queries.cards(taken_cards)
+    alike = {(card.pool_id, card.model) for card in wanted.values()}
+    if len(alike) != 1:
+        return []
+    ((pool_id, model),) = alike
+    holder, lab = held.reservation.holder, held.lab
+    ask = rules.Ask((), span.start, span.end, held.reservation.tier, len(wanted), pool_id, model)
+    facts = facts_for(holder, ask, lab, now)
+    kind = kind_of(span.start, now, lab.zone, lab.policy.freezing)
+    found = choices(ask, facts, span, kind)
+    return [facts.cards[card_id].label for card_id in found[0]] if found else []
 
 
 def _within_windows(held: Held, limit: datetime, facts: rules.Facts) -> datetime | None:
@@ -358,8 +446,14 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
     if facts.member_until is not None and new_end > facts.member_until:
         refusals.append(rules.Refusal(Code.AFTER_LAST_DAY, {"until": facts.member_until}, instead))
     refusals += [rules.Refusal(one.code, one.facts, instead) for one in _grant_refusals(held, added, facts)]
+    if (reach := _reach(held, now)) is not None and new_end > reach:
+        refusals.append(rules.Refusal(Code.EXTEND_AHEAD, {"hours": policy.extend_ahead_s / 3600, "end": reach}, instead))
     refusals += rules.service_refusals(facts.cards.values())
-    refusals += taken(held, added, instead)
+    if in_the_way := taken(held, added, instead):
+        holdings = queries.holdings_between([row.gpu_id for row in held.allocations], added.start, added.end)
+        gone = {one.card_id for one in holdings if one.reservation_id != reservation.pk}
+        others = {"others": _elsewhere(held, added, gone, now)}
+        refusals += [rules.Refusal(one.code, {**one.facts, **others}, one.alternative) for one in in_the_way]
     refusals += _walk_in_refusals(held, added, now)
     refusals += rules.crowd_refusals(
         added, len(held.allocations), own_others(held, now), policy, reservation.holder.role

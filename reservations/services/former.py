@@ -14,7 +14,7 @@ from ..rules.refusal import Code, Refused
 from . import extension, fees, outbox
 from .held import Held, Reason, held_by, own_others, post_both, taken
 
-_LATER_OR_NEVER = ("may_move_until", "placed_at")
+_LATER_OR_NEVER = ("may_move_until", "placed_at", "confirmed_at")
 
 
 def record(reservation: Reservation, card_ids: Iterable[int]) -> dict[str, Any]:
@@ -53,7 +53,8 @@ def restore_moved(held: Held, old: Mapping[str, Any], now: datetime) -> None:
     Raises `Refused` with what was taken meanwhile.
     """
     reservation = held.reservation
-    rows = list(FormerAllocation.objects.filter(reservation=reservation, version=old["version"]).order_by("gpu"))
+    kept = FormerAllocation.objects.filter(reservation=reservation, version=old["version"], given_back_at=None)
+    rows = list(kept.order_by("gpu"))
     fees.forgive(rows, held.lab, now)
     let_go(held)
     for name in ("start", "end", "booked_at"):
@@ -94,7 +95,7 @@ def _hold_again(before: Held, now: datetime) -> None:
     reservation.save()
     post_both(before, None, Reason.UNDONE, now)
     fees.return_for([row.gpu_id for row in before.allocations], before.interval, before.lab, now)
-    outbox.write_ending(reservation, before.lab.policy, now)
+    outbox.write_reminders(reservation, before.lab, now)
 
 
 def _against(before: Held, now: datetime) -> Iterator[rules.Refusal]:

@@ -182,7 +182,7 @@ def _make_plain(row: Reservation, lab: LabFacts, by: Member, now: datetime, orig
     row.save(update_fields=["tier", "grant", "rank_tier", "version"])
     entry = audit.note("retier", row, actor=by, origin=origin, now=now, old=old, new=row.tier)
     outbox.write_changed(row, entry, now)
-    outbox.write_ending(row, lab.policy, now)
+    outbox.write_reminders(row, lab, now)
     return row
 
 

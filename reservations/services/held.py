@@ -28,8 +28,10 @@ Account, Reason = LedgerEntry.Account, LedgerEntry.Reason
 
 @dataclass(frozen=True)
 class Held:
-    """A reservation with its holding rows, read under the lock (or, for a page, without). Cards that were taken from it alone
-    (G5, G6) are not among them."""
+    """A reservation with the rows of its cards, read under the lock (or, for a page, without).
+
+    Cards given back alone (G3), or taken from it alone (G5, G6), are not among them.
+    """
 
     reservation: Reservation
     allocations: list[Allocation]
@@ -133,7 +135,7 @@ def cards_of(reservation_id: int) -> list[int]:
 
 def held_by(reservation: Reservation) -> Held:
     """The reservation with its rows as they stand."""
-    rows = Allocation.objects.filter(reservation=reservation)
+    rows = Allocation.objects.filter(reservation=reservation, given_back_at=None)
     if reservation.status != Status.INTERRUPTED:
         rows = rows.exclude(status=Status.INTERRUPTED)
     return Held(reservation, list(rows.order_by("gpu")), queries.lab_facts())
@@ -171,7 +173,8 @@ def set_status(held: Held, status: Status, *, ended_at: datetime | None) -> None
     reservation.status, reservation.ended_at = status, ended_at
     reservation.version += 1
     reservation.save(update_fields=["status", "ended_at", "version"])
-    Allocation.objects.filter(reservation=reservation).exclude(status=Status.INTERRUPTED).update(status=status)
+    rows = Allocation.objects.filter(reservation=reservation, given_back_at=None).exclude(status=Status.INTERRUPTED)
+    rows.update(status=status)
 
 
 def end_now(held: Held, status: Status, now: datetime) -> None:
@@ -188,8 +191,14 @@ def reopen(held: Held, end: datetime) -> None:
     reservation.status, reservation.ended_at, reservation.end = Status.ACTIVE, None, end
     reservation.version += 1
     reservation.save(update_fields=["status", "ended_at", "end", "version"])
-    rows = Allocation.objects.filter(reservation=reservation).exclude(status=Status.INTERRUPTED)
+    rows = Allocation.objects.filter(reservation=reservation, given_back_at=None).exclude(status=Status.INTERRUPTED)
     rows.update(status=Status.ACTIVE, end=end)
+
+
+def keep_from(reservation: Reservation, now: datetime) -> None:
+    """Notes that somebody wants to keep what the system, or they, gave back: it must not go again at once (H3, H7)."""
+    reservation.kept_at = now
+    reservation.save(update_fields=["kept_at"])
 
 
 def add_price(held: Held, added: Mapping[int, Price]) -> None:

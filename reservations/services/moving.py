@@ -93,13 +93,15 @@ def _move(
     reservation.project_pays, reservation.grant_id = pays(reservation.project_id, lab.policy), plan.grant_id
     reservation.may_move_until = None if length_over is None else plan.held.end + length_over
     reservation.placed_at = None
+    if old["start"] != plan.held.start.isoformat():
+        reservation.confirmed_at = None  # that somebody comes was said of the old start
     reservation.status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
     reservation.version += 1
     reservation.save()
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.MOVED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
-    outbox.write_ending(reservation, lab.policy, now)
+    outbox.write_reminders(reservation, lab, now)
     placed = displacing.place_anew(displaced, reservation, cause="move", now=now)
     entry = audit.note(
         "move", reservation, actor=by, origin=origin, now=now, old=old, new=former.record(reservation, plan.card_ids),
@@ -167,5 +169,4 @@ def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
 def _last_act(reservation_id: int) -> AuditEntry | None:
     """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act."""
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
-    rows = rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota"])
-    return rows.order_by("-pk").first()
+    return rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY]).order_by("-pk").first()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation
+from ..queries import LabFacts, question_key
 from ..rules.policy import Policy
+from ..rules.presence import is_asked, question_due
 
 
 def write(
@@ -47,11 +49,26 @@ def write_brought_back(reservation: Reservation, entry: AuditEntry, told: int, n
         )
 
 
-def write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:
-    """The message 10 minutes before the end: save and release (K1).
+def write_reminders(reservation: Reservation, lab: LabFacts, now: datetime) -> None:
+    """The messages that belong to the time as it is now booked: the question whether they come (H2), and before the end (K1).
 
-    Written at each booking and extension for the end then valid; one whose end no longer holds is dropped unsent.
+    Written at each booking and each change of what is held; what no longer holds is dropped unsent.
     """
+    _write_question(reservation, lab, now)
+    _write_ending(reservation, lab.policy, now)
+
+
+def _write_question(reservation: Reservation, lab: LabFacts, now: datetime) -> None:
+    """One question for each start, however often the reservation changes; none for who books after the time to ask."""
+    if reservation.confirmed_at is None and is_asked(reservation.start, now, lab.policy, lab.zone):
+        write(
+            Notification.Kind.CONFIRM, reservation.holder, reservation=reservation,
+            key=question_key(reservation),
+            due_at=question_due(reservation.start, lab.zone),
+        )
+
+
+def _write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:
     due = max(reservation.end - timedelta(seconds=policy.ending_notice_s), now)
     write(
         Notification.Kind.ENDING, reservation.holder, key=f"ending:{reservation.pk}:v{reservation.version}", due_at=due,

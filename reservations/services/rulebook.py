@@ -52,7 +52,7 @@ def dry_run(policy: Policy, *, now: datetime) -> list[Effect]:
 
 
 def _codes(row: Reservation, lab: queries.LabFacts) -> tuple[Code, ...]:
-    card_ids = tuple(sorted(row.allocations.values_list("gpu", flat=True)))
+    card_ids = tuple(sorted(row.allocations.filter(given_back_at=None).values_list("gpu", flat=True)))
     ask = rules.Ask(card_ids, row.start, row.end, row.tier, project_id=row.project_id)
     facts = facts_for(row.holder, ask, lab, row.booked_at)
     charged: dict[Any, int] = {}

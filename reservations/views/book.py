@@ -288,6 +288,7 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
         "most_cards": policy.cards_at_once,
         "displacement": policy.displacement or policy.elastic, "may_move": data.get("may_move", ""),
         "moving_tiers": _(", ").join(str(labels.TIER.get(code, code)) for code in policy.moving_tiers),
+        "wishes": {name: bool(data.get(name)) for name in ("release_when_done", "extend_while_free")},
     }
 
 

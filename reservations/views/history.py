@@ -33,6 +33,20 @@ def _extended(change: Mapping[str, Any]) -> str:
     return _("extended to %(time)s") % {"time": labels.instant(end)}
 
 
+def _given_back(change: Mapping[str, Any]) -> str:
+    cards = change.get("cards")
+    count = len(cards) if isinstance(cards, list) else 1
+    return ngettext("%(n)d card given back", "%(n)d cards given back", count) % {"n": count}
+
+
+def _wished(change: Mapping[str, Any]) -> str:
+    words = {
+        (True, True): _("to be released when the processes end, and extended while free"),
+        (True, False): _("to be released when the processes end"), (False, True): _("to be extended while free"),
+    }
+    return words.get((change.get("release_when_done") is True, change.get("extend_while_free") is True), _("ends as booked"))
+
+
 def _moved(change: Mapping[str, Any]) -> str:
     try:
         old, new = (
@@ -66,6 +80,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "release": lambda change: _("released"),
     "undo_release": lambda change: _("release undone"),
     "cancel": lambda change: _("cancelled"),
+    "give_back": _given_back,
+    "undo_give_back": lambda change: _("cards taken again"),
     "extend": _extended,
     "move": _moved,
     "undo_booking": lambda change: _("booking undone"),
@@ -84,6 +100,10 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "accept_collaboration": lambda change: _("joined"),
     "decline_collaboration": lambda change: _("declined or left"),
     "remove_collaborator": lambda change: _("%(name)s removed") % {"name": change.get("name", "")},
+    "confirm": lambda change: _("confirmed"),
+    "keep": lambda change: _("kept, though its processes had ended"),
+    "wish": _wished,
+    "no_show": lambda change: _("given up: nobody came"),
     "active": lambda change: _("started"),
     "finished": lambda change: _("ended as booked"),
 }

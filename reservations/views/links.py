@@ -21,19 +21,24 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import labels, links, looks, messages, permissions, queries, reader
+from .. import forms, labels, links, looks, messages, permissions, queries, reader
 from ..links import Link, LinkAction
 from ..models import AuditEntry, IdempotencyKey, Member, Reservation
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused
-from ..services import changes, extension
+from ..services import changes, extension, giveback, presence
+from ..services.audit import WORDS_ONLY
+from ..services.held import held_by
 from ..services.locking import Busy
 
 # Presses of one link in a minute. A repeat of what was done is answered before it is counted.
 PRESSES, PRESSES_S = 60, 60
 _BUSY_TRIES = 3
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_RIGHTS = {LinkAction.RELEASE: permissions.Action.RELEASE, LinkAction.EXTEND: permissions.Action.EXTEND}
+_RIGHTS = {
+    LinkAction.RELEASE: permissions.Action.RELEASE, LinkAction.EXTEND: permissions.Action.EXTEND,
+    LinkAction.CONFIRM: permissions.Action.CONFIRM, LinkAction.KEEP: permissions.Action.CONFIRM,
+}
 
 
 @dataclass(frozen=True)
@@ -107,21 +112,23 @@ def _read_by(request: HttpRequest, member: Member) -> Iterator[None]:
 
 
 def _look(asked: _Asked) -> _Page:
-    return _look_release(asked) if asked.link.action == LinkAction.RELEASE else _look_extend(asked)
+    return _LOOKS[asked.link.action](asked)
 
 
 def _look_release(asked: _Asked) -> _Page:
     reservation, link = asked.reservation, asked.link
     if reservation.status == Status.RELEASED:
         return _Page("released")
-    if _was_undone(asked):
-        return _Page("undone")
+    if (done := _done_by_this(asked)) is not None:
+        return _Page(done)
     if reservation.version != link.version:
         return _overtaken()
     status = status_at(reservation, asked.now)
     if status == Status.ACTIVE:
         return _Page("release")
-    return _Page("early" if status == Status.BOOKED else "over")
+    if status != Status.BOOKED:
+        return _Page("over")
+    return _Page("cancel" if permissions.may(asked.member, permissions.Action.CANCEL, reservation) else "early")
 
 
 def _look_extend(asked: _Asked) -> _Page:
@@ -132,6 +139,40 @@ def _look_extend(asked: _Asked) -> _Page:
     if extension.longest_end(asked.reservation, now=asked.now) is None:
         return _Page("stuck", (Refusal(Code.NOT_LATER, {"longest": None}),))
     return _Page("extend")
+
+
+def _look_confirm(asked: _Asked) -> _Page:
+    reservation = asked.reservation
+    if reservation.confirmed_at is not None:
+        return _Page("confirmed")
+    if (status := status_at(reservation, asked.now)) not in (Status.BOOKED, Status.ACTIVE):
+        return _Page("over")
+    if reservation.version != asked.link.version:
+        return _overtaken()
+    return _Page("come" if status == Status.ACTIVE and _has_come(reservation) else "confirm")
+
+
+def _look_keep(asked: _Asked) -> _Page:
+    reservation = asked.reservation
+    if reservation.status == Status.RELEASED:
+        return _Page("released")
+    if (done := _done_by_this(asked)) is not None:
+        return _Page(done)
+    if status_at(reservation, asked.now) != Status.ACTIVE:
+        return _Page("over")
+    if presence.is_kept(held_by(reservation)):
+        return _Page("kept")
+    return _overtaken() if reservation.version != asked.link.version else _Page("keep")
+
+
+def _has_come(reservation: Reservation) -> bool:
+    return reservation.allocations.exclude(first_seen=None).exists()
+
+
+_LOOKS = {
+    LinkAction.RELEASE: _look_release, LinkAction.EXTEND: _look_extend, LinkAction.CONFIRM: _look_confirm,
+    LinkAction.KEEP: _look_keep,
+}
 
 
 def _overtaken() -> _Page:
@@ -148,12 +189,22 @@ def status_at(reservation: Reservation, now: datetime) -> Status:
     return status
 
 
-def _was_undone(asked: _Asked) -> bool:
-    """Whether the last that somebody did was to take back the release for which this link was made."""
-    if asked.reservation.version != asked.link.version + 2 or asked.reservation.status != Status.ACTIVE:
-        return False
-    done = AuditEntry.objects.filter(subject="reservation", subject_id=asked.reservation.pk).exclude(origin="sweep")
-    return done.order_by("-pk").values_list("verb", flat=True).first() == "undo_release"
+# What this link may have been pressed for, by the last act on record and how much the version has grown since it was made.
+_DONE = {
+    ("undo_release", 2): "undone", ("give_back", 1): "given_back", ("undo_give_back", 2): "undone", ("cancel", 1): "cancelled",
+}
+
+
+def _done_by_this(asked: _Asked) -> str | None:
+    """The page on what this link was pressed for, if that is the last that somebody did to the reservation."""
+    last = _last_act(asked)
+    grown = asked.reservation.version - asked.link.version
+    return _DONE.get((last.verb, grown)) if last is not None else None
+
+
+def _last_act(asked: _Asked) -> AuditEntry | None:
+    done = AuditEntry.objects.filter(subject="reservation", subject_id=asked.reservation.pk)
+    return done.exclude(origin="sweep").exclude(verb__in=WORDS_ONLY).order_by("-pk").first()
 
 
 def _was_extended(asked: _Asked) -> bool:
@@ -171,6 +222,18 @@ def _may_undo_until(asked: _Asked) -> datetime | None:
     return until if asked.now < until else None
 
 
+def _last_cards(asked: _Asked) -> list[int]:
+    last = _last_act(asked)
+    return list(last.change.get("cards", ())) if last is not None else []
+
+
+def _may_take_again_until(asked: _Asked) -> datetime | None:
+    """Until when this link may take again the cards that were given back by it, or None."""
+    found = giveback.undoable(asked.reservation, now=asked.now)
+    untils = [until for row, until in found if row.gpu_id in _last_cards(asked)]
+    return min(untils, default=None)
+
+
 # --- pressing ---------------------------------------------------------------------------------------------------------
 
 
@@ -178,12 +241,15 @@ def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
     do = request.POST.get("do", "")
     acts: dict[tuple[LinkAction, str], Callable[[HttpRequest, _Asked], None]] = {
         (LinkAction.RELEASE, "release"): _release, (LinkAction.RELEASE, "undo"): _undo,
-        (LinkAction.EXTEND, "extend"): _extend,
+        (LinkAction.RELEASE, "give_back"): _give_back, (LinkAction.RELEASE, "take_again"): _take_again,
+        (LinkAction.RELEASE, "cancel"): _cancel,
+        (LinkAction.EXTEND, "extend"): _extend, (LinkAction.CONFIRM, "confirm"): _confirm, (LinkAction.KEEP, "keep"): _keep,
+        (LinkAction.KEEP, "undo"): _undo,
     }
     act = acts.get((asked.link.action, do))
     if act is None:  # a link does the one thing it is for
         return _nothing(request, "forged", 404)
-    done = {"release": "released", "undo": "undone", "extend": "extended"}[do]
+    done = _AFTER[do]
     page = _look(asked)
     if page.state == done:
         return _draw(request, asked, page, 200)
@@ -210,6 +276,12 @@ def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
     return _draw(request, asked, replace(page, refusals=(*page.refusals, *more)), 409)
 
 
+_AFTER = {
+    "release": "released", "undo": "undone", "give_back": "given_back", "take_again": "undone", "cancel": "cancelled",
+    "extend": "extended", "confirm": "confirmed", "keep": "kept",
+}
+
+
 def _patiently(act: Callable[[], None]) -> None:
     for attempt in range(_BUSY_TRIES):
         try:
@@ -232,6 +304,42 @@ def _release(request: HttpRequest, asked: _Asked) -> None:
 def _undo(request: HttpRequest, asked: _Asked) -> None:
     changes.undo_release(
         asked.reservation.pk, by=asked.member, version=asked.link.version + 1, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
+def _give_back(request: HttpRequest, asked: _Asked) -> None:
+    giveback.give_back(
+        asked.reservation.pk, forms.card_ids(request.POST), by=asked.member, version=asked.link.version, now=asked.now,
+        origin="link", knowing_it_runs=True, pressed_by=asked.pressed_by,
+    )
+
+
+def _take_again(request: HttpRequest, asked: _Asked) -> None:
+    last = _last_act(asked)
+    giveback.undo_give_back(
+        asked.reservation.pk, last.change.get("cards", ()) if last else (), by=asked.member,
+        version=asked.link.version + 1, now=asked.now, origin="link", pressed_by=asked.pressed_by,
+    )
+
+
+def _confirm(request: HttpRequest, asked: _Asked) -> None:
+    presence.confirm(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
+def _keep(request: HttpRequest, asked: _Asked) -> None:
+    presence.keep(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
+def _cancel(request: HttpRequest, asked: _Asked) -> None:
+    changes.cancel(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
         pressed_by=asked.pressed_by,
     )
 
@@ -296,7 +404,7 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
     rows = looks.cards_of(reservation.pk)
     seen = looks.looks(rows, looks.people_of(reservation), now)
     ended = reservation.ended_at or reservation.end
-    undo_until = _may_undo_until(asked) if page.state == "released" else None
+    undo_until = {"released": _may_undo_until, "given_back": _may_take_again_until}.get(page.state, lambda _: None)(asked)
     context: dict[str, Any] = {
         "state": page.state, "refusals": [labels.sentence(one) for one in page.refusals],
         "cards": looks.cards_line(rows), "looks": [look.line for look in seen],
@@ -305,6 +413,8 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
         "ended": reader.near(ended, now), "ended_early": reservation.ended_at is not None,
         "status": labels.STATUS[status_at(reservation, now)], "runs": status_at(reservation, now) == Status.ACTIVE,
         "choices": _choices(asked) if page.state == "extend" else [],
+        "single": [(row.gpu_id, str(row.gpu)) for row in rows] if page.state in ("release", "cancel") and len(rows) > 1 else [],
+        "gone": _(", ").join(looks.names_of(_last_cards(asked))) if page.state == "given_back" else "",
         "undo_until": reader.near(undo_until, now) if undo_until else "",
         "forwarded": asked.pressed_by not in (None, asked.member.pk),
         "used": request.method == "POST",

@@ -94,7 +94,7 @@ def mine(request: HttpRequest) -> HttpResponse:
 
 def _row(request: HttpRequest, one: Reservation) -> Row:
     status = status_by_clock(one, request.now)
-    allocations = list(one.allocations.all())
+    allocations = [row for row in one.allocations.all() if row.given_back_at is None]
     return Row(
         reservation=one, cards=cardlook.cards_words(row.gpu for row in allocations),
         period=cardlook.period_words(one.start, one.end), length=cardlook.length_words(one.start, one.end),

@@ -14,12 +14,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import forms, labels, queries
-from ..models import Collaborator, Reservation
+from ..models import Allocation, Collaborator, Reservation
 from ..permissions import Action, may
 from ..rules.lifecycle import Status
+from ..rules.presence import question_due
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster
-from ..services import booking, changes, extension, locking, moving, replacing, slots
+from ..services import booking, changes, extension, giveback, locking, moving, presence, replacing, slots
 from ..services.collaborators import MOST
 from . import cardlook, history, refused
 from .access import lead, member_required
@@ -41,6 +42,8 @@ class Actions:
     """What this reader may do now. `undo_until` and `longest` are None when there is nothing to undo or extend."""
 
     release: bool = False
+    confirm: bool = False
+    wishes: bool = False
     cancel: bool = False
     move: bool = False
     again: bool = False
@@ -52,7 +55,8 @@ class Actions:
 
     @property
     def any(self) -> bool:
-        return bool(self.release or self.cancel or self.move or self.again or self.undo_until or self.longest)
+        pressed = (self.release, self.confirm, self.wishes, self.cancel, self.move, self.again)
+        return any(pressed) or bool(self.undo_until or self.longest)
 
 
 def status_by_clock(reservation: Reservation, now: datetime) -> Status:
@@ -74,6 +78,8 @@ def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = Tr
         longest = extension.longest_end(reservation, now=now)
     return Actions(
         release=status == Status.ACTIVE and may(member, Action.RELEASE, reservation),
+        confirm=_may_confirm(request, reservation, status),
+        wishes=status in (Status.ACTIVE, Status.BOOKED) and may(member, Action.EXTEND, reservation),
         cancel=status == Status.BOOKED and may(member, Action.CANCEL, reservation),
         move=status == Status.BOOKED and may(member, Action.MOVE, reservation),
         again=may(member, Action.AGAIN, reservation),
@@ -91,6 +97,17 @@ def _equal(request: HttpRequest, reservation: Reservation) -> dict[str, Any]:
         return {}
     names = queries.cards(found.cards.values())
     return {"lost": True, "equal": _(", ").join(sorted(card.label for card in names.values()))}
+
+
+def _may_confirm(request: HttpRequest, reservation: Reservation, status: Status) -> bool:
+    """Whether there is something to confirm: asked about by now, not said yet, and nobody seen to have come."""
+    policy = request.lab.policy
+    if not policy.no_show_s or reservation.confirmed_at is not None or status not in (Status.ACTIVE, Status.BOOKED):
+        return False
+    if request.now < question_due(reservation.start, request.lab.zone):
+        return False
+    come = any(row.first_seen for row in reservation.allocations.all())
+    return not come and may(request.user, Action.CONFIRM, reservation)
 
 
 def undo_until(request: HttpRequest, reservation: Reservation) -> datetime | None:
@@ -139,7 +156,8 @@ def show(
 
 def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
     status = status_by_clock(found, request.now)
-    allocations = list(found.allocations.select_related("gpu__host").order_by("gpu__host__name", "gpu__index"))
+    rows = found.allocations.select_related("gpu__host").order_by("gpu__host__name", "gpu__index")
+    allocations = [row for row in rows if row.given_back_at is None]
     here = resolve_url("reservation", found.pk)
     return {
         # On its own page it bears the page's heading, also when only the panel is drawn anew.
@@ -158,6 +176,8 @@ def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
         "memory": found.expected_memory >> 30 if found.expected_memory else None,
         "own": found.holder_id == request.user.pk,
         **_company(request, found, status),
+        "alone": "give-back" in request.path,
+        "single": _single(request, found, status, allocations),
         "shows_note": may(request.user, Action.SEE_NOTE, found) and bool(found.note),
         "actions": actions(request, found),
         "others": _others(request, found),
@@ -190,6 +210,20 @@ def _company(request: HttpRequest, found: Reservation, status: Status) -> dict[s
     }
 
 
+def _single(request: HttpRequest, found: Reservation, status: Status, held: Sequence[Allocation]) -> dict[str, Any]:
+    """The cards that the reader may give back alone, and those that can be taken again until when (G3)."""
+    right = {Status.ACTIVE: Action.RELEASE, Status.BOOKED: Action.CANCEL}.get(status)
+    if right is None or not may(request.user, right, found):
+        return {}
+    ticked = set(forms.card_ids(request.POST))
+    gone = giveback.undoable(found, now=request.now)
+    return {
+        "cards": [(row.gpu_id, str(row.gpu), row.gpu_id in ticked) for row in held] if len(held) > 1 else [],
+        "undo": [(row.gpu_id, str(row.gpu)) for row, _until in gone],
+        "undo_until": min((until for _row, until in gone), default=None),
+    }
+
+
 def _shown(request: HttpRequest, name: str, booked: datetime) -> str:
     """What a field of the move shows: as typed, else as booked."""
     typed = request.POST.get(name) if "move" in request.path else None
@@ -205,10 +239,8 @@ def _ways(request: HttpRequest, found: Reservation, action: Action | None) -> di
         (one.astimezone(zone).replace(tzinfo=None) + week).strftime("%Y-%m-%dT%H:%M")
         for one in (round_to_raster(found.start, request.lab.policy.raster_s, zone, up=False), found.end)
     )
-    return {
-        "cards": list(found.allocations.order_by("gpu").values_list("gpu", flat=True)), "start": start, "end": end,
-        "key": forms.new_key(),
-    }
+    card_ids = found.allocations.filter(given_back_at=None).order_by("gpu").values_list("gpu", flat=True)
+    return {"cards": list(card_ids), "start": start, "end": end, "key": forms.new_key()}
 
 
 def _act(
@@ -273,6 +305,57 @@ def undo_release(request: HttpRequest, pk: int) -> HttpResponse:
         request, pk, Action.RELEASE,
         lambda version: changes.undo_release(pk, by=request.user, version=version, now=request.now),
         _("The release is undone: the cards are held again."),
+    )
+
+
+@require_POST
+@member_required
+def confirm(request: HttpRequest, pk: int) -> HttpResponse:
+    """Says that somebody comes."""
+    return _act(
+        request, pk, Action.CONFIRM,
+        lambda version: presence.confirm(pk, by=request.user, version=version, now=request.now), _("Confirmed."),
+    )
+
+
+@require_POST
+@member_required
+def wishes(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sets how the reservation is to end: the two ticks as they stand."""
+    return _act(
+        request, pk, Action.EXTEND,
+        lambda version: presence.wish(
+            pk, release_when_done=request.POST.get("release_when_done") == "on",
+            extend_while_free=request.POST.get("extend_while_free") == "on", by=request.user, now=request.now,
+        ),
+        _("Noted."),
+    )
+
+
+@require_POST
+@member_required
+def give_back(request: HttpRequest, pk: int) -> HttpResponse:
+    """Gives the ticked cards back and keeps the others."""
+    knowing = request.POST.get("knowing") == "yes"
+    return _act(
+        request, pk, Action.RELEASE,
+        lambda version: giveback.give_back(
+            pk, forms.card_ids(request.POST), by=request.user, version=version, now=request.now, knowing_it_runs=knowing
+        ),
+        _("Given back. What was left of it is back in the quota."),
+    )
+
+
+@require_POST
+@member_required
+def undo_give_back(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes cards that were given back alone again, within their time."""
+    return _act(
+        request, pk, Action.RELEASE,
+        lambda version: giveback.undo_give_back(
+            pk, forms.card_ids(request.POST), by=request.user, version=version, now=request.now
+        ),
+        _("Undone: the cards are held again."),
     )
 
 

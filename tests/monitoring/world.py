@@ -69,14 +69,14 @@ class World:
     def look(self, at: datetime, *, received: datetime | None = None, **changes: Any) -> Outcome:
         return ingest(self.reading(at, **changes), now=received or at, period=PERIOD)
 
-    def play(self, start: datetime, until: datetime) -> datetime:
+    def play(self, start: datetime, until: datetime, *, judged: int = 20) -> datetime:
         """A reading every ten seconds in `[start, until]`; returns the time of the last.
 
-        In a long stretch those between the first five and the last twenty are stored and not judged, as when the judge is
-        down: that must make no difference, and saves the tests nearly all their time.
+        In a long stretch those between the first five and the last `judged` (the first `judged`, if fewer) are stored and not
+        judged, as when the judge is down: that must make no difference, and saves the tests nearly all their time.
         """
         last = (until - start) // PERIOD
-        unjudged = range(5, last - 20)
+        unjudged = range(min(5, judged), last - judged)
         for place in range(last + 1):
             if place not in unjudged:
                 self.look(start + place * PERIOD)

@@ -108,7 +108,7 @@ row("reservation", """
     GET missing   L    L    W    404  404  404  404  C
 """)
 # Holder and arbiters act (H8), admins do not for being admins. Another's looks as if it were not there.
-row("release undo-release cancel extend move undo-booking", """
+row("release undo-release confirm wishes give-back undo-give-back cancel extend move undo-booking", """
     POST own      -    L    W    303+ 303+ 303+ 303+ -
     POST other    L    L    W    404  303+ 404  404  -
     POST missing  L    L    W    404  404  404  404  C
@@ -146,6 +146,12 @@ row("link", """
     GET extend      200  200  200  200  200  200  200  -
     OPTIONS extend  200  200  200  200  200  200  200  -
     POST extend     200+ 200+ 200+ 200+ 200+ 200+ 200+ -
+    GET confirm     200  200  200  200  200  200  200  -
+    OPTIONS confirm 200  200  200  200  200  200  200  -
+    POST confirm    200+ 200+ 200+ 200+ 200+ 200+ 200+ -
+    GET keep        200  200  200  200  200  200  200  -
+    OPTIONS keep    200  200  200  200  200  200  200  -
+    POST keep       200+ 200+ 200+ 200+ 200+ 200+ 200+ -
     POST crossed    404  404  404  404  404  404  404  -
     GET crossed     200  200  200  200  200  200  200  -
     OPTIONS crossed 200  200  200  200  200  200  200  -

@@ -43,6 +43,8 @@ BAD = BOUNDS if AGAIN else (*DATES, *NUMBERS, *TEXTS)
 # Whose successful form each row is: the column and object at which the table says that something is done.
 OURS = {
     "book": ("member", ""), "release": ("member", "own"), "undo-release": ("member", "own"), "cancel": ("member", "own"),
+    "confirm": ("member", "own"), "wishes": ("member", "own"), "give-back": ("member", "own"),
+    "undo-give-back": ("member", "own"),
     "extend": ("member", "own"), "move": ("member", "own"), "again": ("member", "own"), "instead": ("member", "own"),
     "undo-booking": ("member", "own"), "link": ("anonymous", "extend"),
     "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
@@ -60,6 +62,8 @@ DIGITS = {"٣", "1_0"}  # three and ten, as Python reads them
 STRICT: dict[str, dict[str, set[str]]] = {
     "book": {"card": set(), "start": BLANK, "end": set(), "tier": set(), "purpose": set(), "key": {"2026-12-01", "1" + "0" * 30}},
     "release": {"version": set()}, "undo-release": {"version": set()}, "cancel": {"version": set()},
+    "confirm": {"version": set()}, "give-back": {"version": set(), "card": set()},
+    "undo-give-back": {"version": set(), "card": set()},
     "extend": {"version": set(), "end": set()},
     "move": {"version": set(), "start": set(), "end": set()}, "undo-booking": {"version": set()},
     "instead": {"card": set(), "start": BLANK, "end": set()},
@@ -239,7 +243,10 @@ def test_the_same_form_twice_has_one_effect() -> None:
 
 def test_a_stale_version_and_ids_of_others_change_nothing() -> None:
     lab, wrong = worlds.lab(), []
-    for route in ("release", "undo-release", "cancel", "extend", "move", "undo-booking", "case-rule"):
+    for route in (
+        "release", "undo-release", "confirm", "give-back", "undo-give-back", "cancel", "extend", "move", "undo-booking",
+        "case-rule",
+    ):
         cell = _cell(route)
         form = _form(lab, cell)
         for version in (int(form["version"]) - 1, int(form["version"]) + 1, 2**31, 2**63, 10**9 - 1):

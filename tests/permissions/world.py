@@ -47,6 +47,7 @@ from reservations.services import (
     changes,
     collaborators,
     conduct,
+    giveback,
     grants,
     interrupting,
     maintenance,
@@ -91,8 +92,10 @@ _SOMEBODY = (
 _OPTIONAL = {
     "book": {"start", "note", "use", "length", "project", "memory", "may_move", "ask", "statement"},
     "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
-    "undo-release": {"back"}, "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"},
-    "instead": {"use", "key"}, "undo-booking": {"back"},
+    "undo-release": {"back"}, "confirm": {"back"},
+    "wishes": {"release_when_done", "extend_while_free", "back"}, "give-back": {"knowing", "back", "card"},
+    "undo-give-back": {"back", "card"},
+    "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"}, "instead": {"use", "key"}, "undo-booking": {"back"},
     "member": {"is_arbiter", "is_admin", "is_active", "ends_on"}, "projects": {"weekly_hours"},
     "project-change": {"weekly_hours", "is_open"}, "maintenance": {"start", "urgent", "reason"},
     "host-add": {"has_reader"}, "card-service": {"reason"}, "link": {"end"}, "set-language": {"next"},
@@ -206,6 +209,7 @@ class World:
     displaced: dict[str, Reservation] = field(default_factory=dict)
     released: dict[str, Reservation] = field(default_factory=dict)
     interrupted: dict[str, Reservation] = field(default_factory=dict)
+    split: dict[str, Reservation] = field(default_factory=dict)  # of three cards, the last given back
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
     clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
@@ -315,13 +319,16 @@ def _make() -> World:
     for name, values in fields.items():
         world.people[name] = make.member(name.title(), password=PASSWORD, email=f"{name}@lab.example", **values)
     host = make.host("gpu-a")
-    cards = iter(make.cards(40, host))
+    cards = iter(make.cards(64, host))
     for name, one in world.people.items():
         world.active[name] = make.reservation(one, [next(cards)], None, 2, note=f"note of {name}")
         world.coming[name] = make.reservation(one, [coming := next(cards)], 24, 26)
         world.displaced[name] = _displaced(make.reservation(one, [coming], 28, 30))
         released = make.reservation(one, [next(cards)], None, 4)
         world.released[name] = changes.release(released.pk, by=one, version=released.version, now=NOW)
+        three = [next(cards) for _ in range(3)]
+        split = make.reservation(one, three, 48, 50)
+        world.split[name] = giveback.give_back(split.pk, [three[2].pk], by=one, version=split.version, now=NOW)
         for kind in ("demerit", "case"):
             issued = conduct.issue_overrun(fact=f"{kind}:{name}", reservation=released, evidence=EVIDENCE, now=NOW)
             assert issued is not None
@@ -415,8 +422,10 @@ def _displaced(row: Reservation) -> Reservation:
 
 # --- addresses and forms ----------------------------------------------------------------------------------------------
 _STATE = {
-    "release": "active", "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
+    "release": "active", "confirm": "active", "wishes": "active",
+    "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
     "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced", "take-equal": "interrupted",
+    "give-back": "split", "undo-give-back": "split",
 }
 
 
@@ -483,7 +492,8 @@ def _token(world: World, found: str) -> str:
         return "1.1.release.1:0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     reservation = {"lost": world.active.get("gone"), "expired": world.past}.get(found, world.active.get("other"))
     assert reservation is not None
-    return links.link_for(reservation, action.EXTEND if found == "extend" else action.RELEASE).token
+    meant = action(found) if found in ("extend", "confirm", "keep") else action.RELEASE
+    return links.link_for(reservation, meant).token
 
 
 def _admin_kwargs(route: str, found: str) -> dict[str, Any]:
@@ -513,11 +523,17 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         if route == "instead":
             free = world.free[1].pk if world.free else 1
             form = {"card": free, "start": at(30).isoformat(), "end": at(31).isoformat(), "key": "onekeyofthisform"}
+        if route == "wishes":
+            form["release_when_done"] = "on"
+        if one and route == "give-back":
+            form["card"] = one.allocations.order_by("pk").first().gpu_id
+        if one and route == "undo-give-back":
+            form["card"] = one.former_allocations.get().gpu_id
         if route in ("again", "take-equal"):
             form = {"key": "onekeyofthisform"}
         return form
     if route == "link":
-        done = "extend" if found in ("extend", "crossed") else "release"
+        done = {"crossed": "extend"}.get(found, found if found in ("extend", "confirm", "keep") else "release")
         return {"do": done, **({"end": at(3).isoformat()} if done == "extend" else {})}
     plain: dict[str, Callable[[], dict[str, Any]]] = {
         "book": lambda: {

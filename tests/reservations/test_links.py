@@ -108,8 +108,7 @@ def test_lk_01_lk_02_scanners_change_no_row_and_the_persons_press_still_works(
             assert client.options(address, **headers).status_code == 200
     assert dump() == before
     clock.shift(timedelta(minutes=5))
-    pressed = release(Client(), address) if action == LinkAction.RELEASE else extend(Client(), address, at(5))
-    assert pressed.status_code == 200
+    assert Client().post(address, {"do": str(action), "end": at(5).isoformat()}).status_code == 200
     assert dump() != before
 
 
@@ -277,7 +276,7 @@ def test_all_forgeries_get_the_same_answer(made: Reservation, clock: Any) -> Non
     assert (status, "This link is not valid" in page) == (404, True)
 
 
-@pytest.mark.parametrize("body", [{"do": "extend", "end": at(5).isoformat()}, {"do": "cancel"}, {"do": ""}, {}])
+@pytest.mark.parametrize("body", [{"do": "extend", "end": at(5).isoformat()}, {"do": "move"}, {"do": ""}, {}])
 def test_lk_10_a_release_link_does_nothing_but_release(made: Reservation, body: dict[str, str], clock: Any) -> None:
     other = reservation(member("Wei"), cards(1), None, 4)
     address, before = path(made), dump()
@@ -456,12 +455,11 @@ def test_lk_03_fifty_presses_at_once_have_one_effect_and_say_the_same(action: Li
     assert len(Counter(answers)) == 1, Counter(status for status, _ in answers)
     assert answers[0][0] == 200
     assert AuditEntry.objects.filter(verb=str(action)).count() == 1
-    reason = "released" if action == LinkAction.RELEASE else "extended"
-    assert LedgerEntry.objects.filter(reason=reason).count() == 1
+    assert LedgerEntry.objects.exclude(reason="booked").count() == (action in (LinkAction.RELEASE, LinkAction.EXTEND))
     made.refresh_from_db()
-    assert (made.version, made.end, made.status) == (
-        (2, END, "released") if action == LinkAction.RELEASE else (2, at(5), "active")
-    )
+    assert (made.version, made.end, made.status) == {
+        LinkAction.RELEASE: (2, END, "released"), LinkAction.EXTEND: (2, at(5), "active"),
+    }.get(action, (1, END, "active"))
 
 
 # --- overtaken ------------------------------------------------------------------------------------------------------------
@@ -499,10 +497,51 @@ def test_a_release_link_pressed_after_the_end_says_that_it_is_over(made: Reserva
     assert dump() == before
 
 
-def test_a_release_link_of_what_has_not_begun_points_to_cancelling(clock: Any) -> None:
+def test_a_release_link_of_what_has_not_begun_cancels_at_a_press_on_that(clock: Any) -> None:
     made = reservation(member("Lin"), cards(1), 5, 6)
-    response = release(Client(), path(made))
+    address, before = path(made), dump()
+    response = release(Client(), address)
     assert (response.status_code, "It has not begun yet" in text(response)) == (409, True)
+    assert dump() == before
+    for _press in range(3):
+        response = Client().post(address, {"do": "cancel"})
+        assert (response.status_code, "Done: cancelled" in text(response)) == (200, True)
+    made.refresh_from_db()
+    assert (made.status, AuditEntry.objects.filter(verb="cancel", origin="link").count()) == ("cancelled", 1)
+
+
+def test_a_release_link_of_what_has_begun_cancels_nothing(made: Reservation, clock: Any) -> None:
+    address, before = path(made), dump()
+    assert Client().post(address, {"do": "cancel"}).status_code == 409
+    assert dump() == before
+
+
+def test_g3_a_release_link_gives_single_cards_back_once_and_takes_them_again(clock: Any) -> None:
+    gpus = cards(3)
+    made = reservation(member("Lin"), gpus, None, 4)
+    address = path(made)
+    assert "Or give single cards back" in text(Client().get(address))
+    body = {"do": "give_back", "card": [gpus[0].pk, gpus[2].pk]}
+    for _press in range(3):
+        response = Client().post(address, body)
+        assert (response.status_code, f"Done: given back {gpus[0]}, {gpus[2]}" in text(response)) == (200, True)
+    assert list(made.allocations.filter(given_back_at=None).values_list("gpu", flat=True)) == [gpus[1].pk]
+    assert AuditEntry.objects.filter(verb="give_back", origin="link").count() == 1
+    for _press in range(2):
+        assert "it runs until" in text(Client().post(address, {"do": "take_again"}))
+    assert made.allocations.filter(given_back_at=None, status="active", end=made.end).count() == 3
+    assert AuditEntry.objects.filter(verb="undo_give_back", origin="link").count() == 1
+
+
+@pytest.mark.parametrize("card", [[], ["x"], [2**63], [987_654_321]])
+def test_g3_a_release_link_gives_back_only_what_it_holds(card: list[Any], clock: Any) -> None:
+    made = reservation(member("Lin"), cards(2), None, 4)
+    foreign = reservation(member("Wei"), cards(2), None, 4).allocations.first()
+    assert foreign is not None
+    address, before = path(made), dump()
+    for sent in (card, [*card, foreign.gpu_id]):
+        assert Client().post(address, {"do": "give_back", "card": sent}).status_code == 409
+    assert dump() == before
 
 
 def test_where_it_cannot_be_extended_the_page_offers_no_button(made: Reservation, clock: Any) -> None:

@@ -18,18 +18,22 @@ from tests.rig.history import Event
 
 HOLDING = "('offered', 'booked', 'active')"
 UNITS_PER_WEIGHT_SECOND = 100  # 1 GPU-hour of a card of weight 100 at rate 100 = 36,000,000 units
-RANK = {"booked": 0, "active": 1, "finished": 2, "released": 3, "cancelled": 3, "displaced": 3}
+RANK = {"booked": 0, "active": 1, "finished": 2, "released": 3, "cancelled": 3, "displaced": 3, "forfeited": 3}
 # Which rows of the ledger an act may write about its own reservation.
 CAUSES = {
     "reserve": {"booked"}, "extend": {"extended"}, "cancel": {"cancelled", "fee"}, "release": {"released"},
     "move": {"moved", "fee"}, "undo_release": {"undone"}, "undo_booking": {"undone"}, "undo_move": {"undone"},
     "displaced": {"displaced"}, "placed": {"displaced", "moved"}, "brought_back": {"undone"}, "in_quota": {"in_quota"},
+    "give_back": {"released", "cancelled", "fee"}, "undo_give_back": {"undone"}, "no_show": {"forfeited"},
 }
-SIGN = {"booked": 1, "extended": 1, "fee": 1, "cancelled": -1, "released": -1, "displaced": -1, "rebooked": -1}
+SIGN = {
+    "booked": 1, "extended": 1, "fee": 1, "cancelled": -1, "released": -1, "displaced": -1, "rebooked": -1,
+    "forfeited": -1,
+}
 # By how much each act raises the version.
 STEPS = {
     "extend": 1, "release": 1, "undo_release": 1, "cancel": 1, "move": 1, "undo_booking": 1, "undo_move": 1, "displaced": 1,
-    "placed": 2, "brought_back": 1,
+    "placed": 2, "brought_back": 1, "give_back": 1, "undo_give_back": 1, "no_show": 1,
 }
 
 
@@ -141,6 +145,14 @@ def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
     """Every account recomputed from what the cards were really held for and from the fees still kept, at the plain rate,
     and every row with its cause in the audit."""
     expected: Counter[tuple[int, int, str, date]] = Counter()
+    # A no-show pays for its first two hours, whatever had elapsed (H2); one that the system placed pays nothing.
+    no_shows = {
+        reservation: start if placed else min(start + timedelta(hours=2), end)
+        for reservation, start, end, placed in rows(
+            plain, 'SELECT r.id, r.start, r."end", r.placed_at FROM reservations_reservation r '
+            "JOIN reservations_auditentry a ON a.subject = 'reservation' AND a.subject_id = r.id AND a.verb = 'no_show'"
+        )
+    }
     for reservation, holder, beyond, status, start, end, weight in rows(
         plain,
         'SELECT r.id, r.holder_id, r.is_elastic, a.status, a.start, a."end", a.weight FROM reservations_allocation a '
@@ -148,6 +160,8 @@ def ledger(plain: Any, zone: ZoneInfo) -> list[str]:
     ):
         if status in {"cancelled", "displaced"}:
             continue
+        if (kept := no_shows.get(reservation)) is not None and status == "forfeited":
+            end = start if kept == start else max(end, kept)
         for week, seconds in seconds_per_week(start, end, zone).items():
             expected[reservation, holder, _account(beyond), week] += seconds * weight * UNITS_PER_WEIGHT_SECOND
     for reservation, holder, weight, fee in rows(
@@ -314,7 +328,8 @@ def reminders(plain: Any, notice: timedelta = timedelta(minutes=10)) -> list[str
     for (reservation,) in rows(
         plain,
         "SELECT subject_id FROM reservations_auditentry WHERE subject = 'reservation' "
-        "AND verb IN ('reserve', 'extend', 'undo_release', 'move', 'undo_move', 'placed', 'brought_back')",
+        "AND verb IN ('reserve', 'extend', 'undo_release', 'move', 'undo_move', 'placed', 'brought_back', 'give_back', "
+        "'undo_give_back')",
     ):
         births[reservation] += 1
     for pk, status, end, version in rows(plain, 'SELECT id, status, "end", version FROM reservations_reservation'):

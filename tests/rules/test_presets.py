@@ -21,6 +21,8 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
     "walk_in_longest_s": (4 * HOUR, 8 * HOUR, 12 * HOUR),
     "walk_in_cards": (1, 2, 4),
     "walk_in_free_hours": (8, 16, 48),
+    "confirmation": (True, True, False),
+    "no_show_s": (20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "overrun_grace_s": (5 * MINUTE, 10 * MINUTE, 20 * MINUTE),
     "point_life_s": (60 * DAY, 30 * DAY, 14 * DAY),
     "emergency_reserve": (1, 0, 0),
@@ -51,21 +53,15 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "returned_late_s": 48 * HOUR, "returned_valid_s": 7 * DAY,
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR, "lost_after_s": 15 * MINUTE,  # F1, G4, G7, G6
     "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
+    "confirmed_no_show_s": 60 * MINUTE, "no_show_kept_s": 2 * HOUR, "answer_s": 60 * MINUTE, "give_back_s": 60 * MINUTE,  # H2, H3
+    "extend_ahead_s": 8 * HOUR, "extend_free_s": 8 * HOUR, "done_release_s": 10 * MINUTE,  # H5, H7
     "overrun_first_sight_s": 60 * MINUTE, "overrun_unwaited_s": 60 * MINUTE, "samples_in_a_row": 3, "clock_tolerance_s": 30,
-    "overrun_points": 1, "dispute_s": 7 * DAY,  # J1, J4
+    "overrun_points": 1, "no_show_points": 1, "dispute_s": 7 * DAY,  # J1, J4
     "ending_notice_s": 10 * MINUTE, "link_life_s": 24 * HOUR,  # K1, K4
 }
 # Numbers of N and of the text that decide nothing yet: the setting, what brings it, strict, balanced, friendly. What
 # comes leaves this table and goes into one of the two above, with the numbers written here.
 LATER: dict[str, tuple[str, Any, Any, Any]] = {
-    "confirmation": ("confirmation (H2)", True, True, False),
-    "no_show_s": ("no-shows (H2)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
-    "confirmed_no_show_s": ("no-shows (H2)", 60 * MINUTE, 60 * MINUTE, 60 * MINUTE),
-    "no_show_kept_s": ("no-shows (H2)", 2 * HOUR, 2 * HOUR, 2 * HOUR),
-    "give_back_s": ("giving one card back (H3)", 60 * MINUTE, 60 * MINUTE, 60 * MINUTE),
-    "extend_ahead_s": ("extend while free (H5)", 8 * HOUR, 8 * HOUR, 8 * HOUR),
-    "extend_free_s": ("extend while free (H5)", 8 * HOUR, 8 * HOUR, 8 * HOUR),
-    "done_release_s": ("release when processes end (H7)", 10 * MINUTE, 10 * MINUTE, 10 * MINUTE),
     "idle_notice_s": ("held idle (I)", 20 * MINUTE, 30 * MINUTE, 60 * MINUTE),
     "idle_second_s": ("held idle (I)", 40 * MINUTE, 60 * MINUTE, 120 * MINUTE),
     "idle_forfeit_s": ("held idle (I)", 60 * MINUTE, 120 * MINUTE, None),
@@ -163,6 +159,7 @@ def test_n_replay_has_no_limits_and_is_not_offered() -> None:
     assert REPLAY not in PRESETS.values()
     assert (REPLAY.raster_s, REPLAY.shortest_s, REPLAY.windows) == (1, 1, ())
     assert not (REPLAY.displacement or REPLAY.elastic)
+    assert not (REPLAY.confirmation or REPLAY.no_show_s or REPLAY.give_back_s)
     assert not (REPLAY.emergency_reserve or REPLAY.quick_cards or REPLAY.late_cancel_percent or REPLAY.walk_in_free_hours)
     a_year, more_than_any_lab = 365 * DAY, 10**6
     assert min(REPLAY.longest_s, REPLAY.walk_in_longest_s, REPLAY.opens_days * DAY) >= a_year
@@ -232,6 +229,7 @@ def windows(**one: Any) -> dict[str, Any]:
         ({"late_cancel_percent": 101}, r"late_cancel_percent takes a percentage"),
         ({"granted_tiers": ["thesis"]}, r"granted_tiers takes codes of tiers"),
         ({"late_cancel_s": -1}, r"late_cancel_s takes a whole number, 0 or more"),
+        ({"confirmation": 1}, r"confirmation takes true or false"),
         ({"quick_cards": True}, r"quick_cards takes a whole number"),
         ({"displacement": 1}, r"displacement takes true or false"),
         ({"elastic": "yes"}, r"elastic takes true or false"),
