@@ -76,7 +76,7 @@ def interrupt(reservation_id: int, *, now: datetime) -> bool:
                 row.save(update_fields=["status", "end"])
             reservation.version += 1
             reservation.save(update_fields=["version"])
-            outbox.write_ending(reservation, held.lab.policy, now)
+            outbox.write_reminders(reservation, held.lab, now)
         causes = sorted({reasons[row.gpu_id].cause for row in part.allocations})
         entry = audit.note(
             "interrupt", reservation, actor=None, origin="system", now=now, cause=causes[0], whole=whole,
@@ -132,7 +132,7 @@ def swap(reservation_id: int, gone: set[int], *, cause: str, now: datetime) -> b
     reservation.placed_at = now
     reservation.save(update_fields=["version", "placed_at"])
     returned = fees.return_for(found.values(), held.interval, held.lab, now)
-    outbox.write_ending(reservation, held.lab.policy, now)
+    outbox.write_reminders(reservation, held.lab, now)
     entry = audit.note(
         "swap", reservation, actor=None, origin="system", now=now, cause=cause, old=sorted(found),
         new=[found[one] for one in sorted(found)], **fees.recorded(returned),
@@ -177,7 +177,7 @@ def replace_card(old: Gpu, new: Gpu, *, now: datetime) -> list[int]:
         Allocation.objects.filter(pk=row.pk).update(gpu=new)
         reservation.version += 1
         reservation.save(update_fields=["version"])
-        outbox.write_ending(reservation, queries.lab_facts().policy, now)
+        outbox.write_reminders(reservation, queries.lab_facts(), now)
         entry = audit.note(
             "swap", reservation, actor=None, origin="system", now=now, cause="replacement", old=[old.pk], new=[new.pk]
         )

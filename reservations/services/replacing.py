@@ -108,7 +108,7 @@ def take_equal(
         )
         post_both(held_by(new), None, Reason.BOOKED, now)
         returned = fees.return_for(equal.cards.values(), span, lab, now)
-        outbox.write_ending(new, lab.policy, now)
+        outbox.write_reminders(new, lab, now)
         audit.note(
             "reserve", new, actor=by, origin=origin, now=now, cards=sorted(equal.cards.values()), instead_of=old.pk,
             start=span.start.isoformat(), end=span.end.isoformat(), tier=new.tier, kind=str(new.kind),

@@ -7,8 +7,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0001_sensor'),
-        ('reservations', '0008_who_comes'),
+        ('monitoring', '0003_card_use'),
+        ('reservations', '0011_who_comes'),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('reservations', '0007_projects'),
+        ('reservations', '0010_show_names'),
     ]
 
     operations = [
@@ -53,11 +53,11 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='ledgerentry',
             name='reason',
-            field=models.CharField(choices=[('booked', 'Booked'), ('extended', 'Extended'), ('cancelled', 'Cancelled'), ('released', 'Released'), ('undone', 'Undone'), ('fee', 'Fee'), ('rebooked', 'Rebooked'), ('moved', 'Moved'), ('displaced', 'Displaced'), ('in_quota', 'In Quota'), ('kept', 'Kept'), ('forfeited', 'Forfeited')], max_length=16),
+            field=models.CharField(choices=[('booked', 'Booked'), ('extended', 'Extended'), ('cancelled', 'Cancelled'), ('released', 'Released'), ('undone', 'Undone'), ('fee', 'Fee'), ('rebooked', 'Rebooked'), ('moved', 'Moved'), ('displaced', 'Displaced'), ('in_quota', 'In Quota'), ('kept', 'Kept'), ('overrun', 'Overrun'), ('lost', 'Lost'), ('interrupted', 'Interrupted'), ('forfeited', 'Forfeited')], max_length=16),
         ),
         migrations.AlterField(
             model_name='notification',
             name='kind',
-            field=models.CharField(choices=[('confirm', 'Confirm'), ('ending', 'Ending'), ('extended', 'Extended'), ('done', 'Done'), ('given_back', 'Given Back'), ('no_show', 'No Show'), ('changed', 'Changed'), ('overrun', 'Overrun'), ('demerit', 'Demerit'), ('ruling', 'Ruling'), ('displaced', 'Displaced'), ('placed', 'Placed'), ('brought_back', 'Brought Back'), ('invited', 'Invited'), ('grant', 'Grant')], max_length=20),
+            field=models.CharField(choices=[('confirm', 'Confirm'), ('ending', 'Ending'), ('extended', 'Extended'), ('done', 'Done'), ('given_back', 'Given Back'), ('no_show', 'No Show'), ('changed', 'Changed'), ('overrun', 'Overrun'), ('demerit', 'Demerit'), ('ruling', 'Ruling'), ('displaced', 'Displaced'), ('placed', 'Placed'), ('brought_back', 'Brought Back'), ('invited', 'Invited'), ('grant', 'Grant'), ('interrupted', 'Interrupted'), ('swapped', 'Swapped'), ('maintenance', 'Maintenance')], max_length=20),
         ),
     ]
