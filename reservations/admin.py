@@ -84,7 +84,8 @@ class Members(Repaired):
     list_display = ("name", "email", "role", "approval", "is_active", "is_arbiter", "is_admin")
     search_fields = ("name", "email")
     fields = (
-        "email", "name", "role", "approval", "language", "zone", "joined_at", "last_login", "is_active", "is_arbiter", "is_admin",
+        "email", "name", "role", "approval", "language", "zone", "quiet_from", "quiet_to", "joined_at", "last_login", "is_active",
+        "is_arbiter", "is_admin",
     )
     readonly_fields = ("approval", "joined_at", "last_login", "is_active", "is_arbiter", "is_admin")
 
@@ -109,6 +110,7 @@ _SHOWN = (
     models.Lab, models.HostAccount, models.Invite, models.CardState, models.Reservation, models.Allocation, models.LedgerEntry,
     models.Demerit, models.Case, models.Ruling, models.Notification, models.AuditEntry, models.Project, models.ProjectMember,
     models.DeadlineGrant, models.HourGrant, models.Collaborator,
+    models.WaitlistEntry,
 )
 for _model, _page in _REPAIRED.items():
     admin.site.register(_model, _page)

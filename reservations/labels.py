@@ -134,6 +134,19 @@ def day_briefly(value: date) -> str:
     return formats.date_format(value, _("D j"))
 
 
+def length(seconds: int) -> str:
+    """An elapsed length: 8 h, 30 min, 1 h 30 min."""
+    hours, rest = divmod(seconds // 60, 60)
+    parts = []
+    if hours:
+        # Translators: a length in hours
+        parts.append(_("%(n)d h") % {"n": hours})
+    if rest or not hours:
+        # Translators: a length in minutes
+        parts.append(_("%(n)d min") % {"n": rest})
+    return " ".join(parts)
+
+
 def _minutes(facts: Mapping[str, Any]) -> str:
     value = facts["minutes"]
     if value < 1:
@@ -168,6 +181,17 @@ def _no_displacing(facts: Mapping[str, Any]) -> str:
         "You may displace nobody until %(until)s, because you cancelled what had displaced somebody. Choose a free card "
         "or another time."
     ) % {"until": instant(facts["until"])}
+def _waitlist_first(facts: Mapping[str, Any]) -> str:
+    if facts["card"]:
+        text = _("Somebody waits for %(card)s and is asked first.") % {"card": facts["card"]}
+    else:
+        text = _("Such cards are free, but somebody waits for them and is asked first.")
+    way = (
+        _("Press again after %(until)s, choose another card or time, or wait for it too.") % {"until": instant(facts["until"])}
+        if facts["until"]
+        else _("Name a card to take it all the same, choose another time, or wait for one too.")
+    )
+    return _("%(first)s %(second)s") % {"first": text, "second": way}
 
 
 def _quota(facts: Mapping[str, Any]) -> str:
@@ -313,6 +337,14 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
         "There are not %(count)s such cards free together for all of this time. Choose another time, or fewer cards.",
         f["count"],
     ) % f,
+    Code.CARD_OFFERED: lambda f: _(
+        "%(card)s is offered to %(holder)s until %(until)s, from %(start)s to %(end)s. Choose another card or another time, "
+        "or wait for it."
+    ) % {"card": f["card"], "holder": f["holder"], "until": instant(f["until"]), **_span(f)},
+    Code.WAITLIST_FIRST: _waitlist_first,
+    Code.NOT_RENEWED: lambda f: _(
+        "Somebody waits for %(card)s: what you took on the spot is not renewed on it. Choose another card, or wait for one too."
+    ) % f,
     Code.RESERVE_KEPT: lambda f: _(
         "The last cards of this pool are kept: %(reserve)s for emergencies, %(quick)s on working days for at most two hours. "
         "Choose another time, or another pool."
@@ -362,6 +394,12 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.CONFIRM_EARLY: lambda f: _("You can confirm from %(begins)s. Until then nothing is needed.") % {
         "begins": instant(f["begins"])
     },
+    Code.WAIT_TOO_SHORT: lambda f: _(
+        "This length cannot end by %(latest)s. Wait until later, or ask for less."
+    ) % {"latest": instant(f["latest"])},
+    Code.WAITS_ENOUGH: lambda f: _("At most %(most)s wishes may wait. Take one off the waitlist first.") % f,
+    Code.OFFER_ENDED: lambda f: _("This offer has ended. Wait again if you still need the cards."),
+    Code.WAIT_OVER: lambda f: _("This wish no longer waits: it was served, or its time has passed."),
     Code.LINK_FORGED: lambda f: _("This link is not valid. Open the reservation on your page instead."),
     Code.LINK_EXPIRED: lambda f: _("This link has expired. Open the reservation on your page instead."),
     Code.LINK_OVERTAKEN: lambda f: _("Overtaken: the reservation was changed after this message was sent."),

@@ -28,6 +28,8 @@ class LinkAction(StrEnum):
     EXTEND = "extend"
     CONFIRM = "confirm"
     KEEP = "keep"
+    TAKE = "take"
+    DECLINE = "pass"
 
 
 class Forged(ValueError):

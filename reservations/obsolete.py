@@ -43,6 +43,14 @@ def cause(row: Notification, now: datetime) -> str:
             return "" if row.reservation is not None else "the reservation is gone"
         case Kind.MAINTENANCE:
             return _maintenance_obsolete(row, now)
+        case Kind.SERVED:
+            return _served_obsolete(row, now)
+        case Kind.OFFER:
+            return _offer_obsolete(row, now)
+        case Kind.OFFER_OVER:
+            return "" if row.reservation is not None else "the reservation is gone"
+        case Kind.WAIT_OVER:
+            return "" if row.waitlist_entry is not None else "the wish is gone"
         case Kind.DEMERIT:
             if row.demerit is None:
                 return "the demerit is gone"
@@ -189,6 +197,22 @@ def ended_alone(row: Notification) -> list[Allocation]:
         return []
     given_back = [one for one in all_cards_of(row.reservation.pk) if one.given_back_at is not None]
     return [one for one in given_back if str(int(one.end.timestamp())) == end]
+
+
+def _served_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None:
+        return "the reservation is gone"
+    if reservation.status not in _HOLDS:
+        return f"the reservation is {reservation.status}"
+    return "the end has passed" if now >= reservation.end else ""
+
+
+def _offer_obsolete(row: Notification, now: datetime) -> str:
+    reservation = row.reservation
+    if reservation is None or reservation.status != Status.OFFERED or reservation.offer_until is None:
+        return "the offer was answered"
+    return "the offer has ended" if now >= reservation.offer_until else ""
 
 
 def ruling_of(row: Notification) -> Ruling | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from .models import Case, DeadlineGrant, Demerit, Member, Project, Reservation
+from .models import Case, DeadlineGrant, Demerit, Member, Project, Reservation, WaitlistEntry
 
 
 class Action(StrEnum):
@@ -21,6 +21,9 @@ class Action(StrEnum):
     AGAIN = "again"
     REPLACE = "replace"
     TAKE_EQUAL = "take_equal"
+    TAKE = "take"
+    DECLINE = "decline"
+    LEAVE = "leave"
     SEE_NOTE = "see_note"
     SEE_DEMERIT = "see_demerit"
     DISPUTE = "dispute"
@@ -42,9 +45,10 @@ _LAB = {
 }
 
 
-def may(
-    member: Member, action: Action, subject: Reservation | Demerit | Case | Project | DeadlineGrant | None = None
-) -> bool:
+Subject = Reservation | Demerit | Case | Project | DeadlineGrant | WaitlistEntry
+
+
+def may(member: Member, action: Action, subject: Subject | None = None) -> bool:
     """Whether the member may do this. An inactive or unapproved member may do nothing."""
     if not member.is_approved:
         return False
@@ -52,6 +56,8 @@ def may(
         return bool(_LAB[action](member))
     if isinstance(subject, Reservation):
         return _with_reservation(member, action, subject)
+    if isinstance(subject, WaitlistEntry):
+        return action == Action.LEAVE and subject.member_id == member.pk
     if isinstance(subject, Demerit):
         return _with_demerit(member, action, subject)
     if isinstance(subject, Project):
@@ -66,7 +72,7 @@ def _with_reservation(member: Member, action: Action, reservation: Reservation) 
     match action:
         case Action.SEE_SCHEDULE:
             return True
-        case Action.AGAIN | Action.REPLACE | Action.COLLABORATE:
+        case Action.AGAIN | Action.REPLACE | Action.COLLABORATE | Action.TAKE | Action.DECLINE:
             return holder
         case Action.SEE_NOTE:
             return holder or member.is_arbiter

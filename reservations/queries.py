@@ -20,6 +20,7 @@ from .models import (
     Collaborator,
     DeadlineGrant,
     Demerit,
+    FreedSlot,
     Gpu,
     Host,
     HostAccount,
@@ -37,8 +38,9 @@ from .models import (
     ProjectMember,
     Reservation,
     SpecialDay,
+    WaitlistEntry,
 )
-from .rules.facts import Card, Claim, Closed, Holding, PoolFacts, ProjectFacts, TierGrant
+from .rules.facts import Ask, Card, Claim, Closed, Holding, Kept, PoolFacts, ProjectFacts, TierGrant
 from .rules.hours import Account, Hours, spare, weeks_met
 from .rules.interval import Interval, whole_seconds
 from .rules.kinds import Kind
@@ -47,7 +49,8 @@ from .rules.overruns import LOOK_BACK_WEEKS, carried
 from .rules.policy import Policy
 from .rules.presence import Asked, Quiet
 from .rules.quota import allowance_units
-from .rules.rank import rank_of
+from .rules.rank import MOST_LOWERED, lowered, rank_of, standing
+from .rules.waitlist import Freed, Wish, is_quiet, kept_from
 from .rules.week import day_start, week_of
 from .rules.windows import Timetable
 
@@ -141,7 +144,7 @@ def cards(ids: Iterable[int] | None = None) -> dict[int, Card]:
 # Values, not models: a decision reads hundreds of these, and uses a dozen of the seventy columns of the three tables.
 _HOLDING = (
     "gpu_id", "start", "end", "reservation_id", "reservation__holder_id", "reservation__holder__name",
-    "reservation__holder__email", "reservation__tier", "reservation__kind",
+    "reservation__holder__email", "reservation__tier", "reservation__kind", "reservation__offer_until",
 )
 _CLAIM = (
     "reservation__status", "reservation__start", "reservation__end", "reservation__is_elastic", "reservation__rank_tier",
@@ -154,9 +157,10 @@ def _holdings(rows: QuerySet[Allocation], *, claims: bool = False) -> list[Holdi
     found = rows.values_list(*_HOLDING, *(_CLAIM if claims else ()))
     return [
         Holding(
-            card, Interval(start, end), pk, holder, name or email, tier, kind == Kind.WALK_IN, _claim(*claim) if claim else None
+            card, Interval(start, end), pk, holder, name or email, tier, kind == Kind.WALK_IN,
+            _claim(*claim) if claim else None, offer_until=offer_until,
         )
-        for card, start, end, pk, holder, name, email, tier, kind, *claim in found
+        for card, start, end, pk, holder, name, email, tier, kind, offer_until, *claim in found
     ]
 
 
@@ -493,7 +497,7 @@ def reservations_of(member: Member, now: datetime) -> dict[str, list[Reservation
     rows = Reservation.objects.filter(holder=member).prefetch_related("allocations__gpu__host")
     return {
         "active": list(rows.filter(status=Status.ACTIVE).order_by("end")),
-        "coming": list(rows.filter(status__in=[Status.BOOKED, Status.OFFERED]).order_by("start")),
+        "coming": list(rows.filter(status=Status.BOOKED).order_by("start")),
         "past": list(rows.exclude(status__in=HOLDING_CODES).order_by("-end")[:30]),
     }
 
@@ -650,11 +654,6 @@ def owners_of(reservation_ids: Iterable[int]) -> dict[int, frozenset[int]]:
     return {pk: frozenset({holder}) | beside[pk] for pk, holder in rows.items()}
 
 
-def somebody_waits(card_ids: Iterable[int], *, not_of: int) -> bool:
-    """Whether anybody but this member waits for one of these cards (H5, I5, K5)."""
-    return False
-
-
 @dataclass(frozen=True)
 class Place:
     """One card of a reservation that has started: where it is, and when the holder's processes were seen on it."""
@@ -702,8 +701,8 @@ def attendances(now: datetime, only: Iterable[int] | None = None) -> list[Attend
     cards = Prefetch("allocations", Allocation.objects.select_related("gpu__host").order_by("gpu"))
     found = list(rows.select_related("holder").prefetch_related(cards).order_by("pk"))
     owners = owners_of(row.pk for row in found)
-    said = _said_of(found)
-    return [_attendance(row, owners[row.pk], said) for row in found]
+    said, zone = _said_of(found), lab_facts().zone
+    return [_attendance(row, owners[row.pk], said, zone) for row in found]
 
 
 def _said_of(found: Iterable[Reservation]) -> dict[str, Notification]:
@@ -723,7 +722,9 @@ def question_key(reservation: Reservation) -> str:
     return f"confirm:{reservation.pk}:{int(reservation.start.timestamp())}"
 
 
-def _attendance(row: Reservation, owners: frozenset[int], said: Mapping[str, Notification]) -> Attendance:
+def _attendance(
+    row: Reservation, owners: frozenset[int], said: Mapping[str, Notification], zone: ZoneInfo
+) -> Attendance:
     question, notice = said.get(question_key(row)), said.get(_placed_key(row.pk))
     allocations = list(row.allocations.all())
     places = tuple(
@@ -736,7 +737,7 @@ def _attendance(row: Reservation, owners: frozenset[int], said: Mapping[str, Not
     asked = Asked(
         waits=question is not None and question.state == Notification.State.DUE,
         sent_at=question.sent_at if question is not None else None, placed_by_system=row.placed_at is not None,
-        told_at=notice.sent_at if notice is not None else None, quiet=quiet_hours(row.holder),
+        told_at=notice.sent_at if notice is not None else None, quiet=quiet_hours(row.holder, zone),
     )
     return Attendance(
         row.pk, row.version, row.holder_id, owners, row.start, row.end, row.booked_at, row.confirmed_at is not None, asked,
@@ -744,9 +745,9 @@ def _attendance(row: Reservation, owners: frozenset[int], said: Mapping[str, Not
     )
 
 
-def quiet_hours(member: Member) -> Quiet | None:
-    """The member's quiet hours; None where they have none (K3)."""
-    return None
+def quiet_hours(member: Member, zone: ZoneInfo) -> Quiet:
+    """The member's quiet hours, on their own clock or this one, the lab's (K3)."""
+    return Quiet(member.quiet_from, member.quiet_to, zone_of(member, zone))
 
 
 def members_by_uid(host_id: int) -> dict[int, int]:
@@ -844,3 +845,201 @@ def pool_names() -> list[str]:
 def demerit_detail(pk: int) -> Demerit | None:
     """One demerit with its reservation and dispute, or None."""
     return Demerit.objects.select_related("member", "reservation").prefetch_related("cases").filter(pk=pk).first()
+
+
+# --- the waitlist -----------------------------------------------------------------------------------------------------
+
+KEPT = timedelta(minutes=2)  # how long freed time is kept when nobody comes to serve it: longer than a round takes to come
+
+
+def wish_of(
+    row: WaitlistEntry, policy: Policy, now: datetime, zone: ZoneInfo, *, steps: int = 0, held: timedelta = timedelta()
+) -> Wish:
+    """A waiting row as the rules see it. `row.member` must be loaded; `steps`: what standing lowers the member by (J3)."""
+    ask = Ask(
+        tuple(row.card_ids), None, row.latest, row.tier, row.count, row.pool_id, row.model or None, row.min_memory,
+        row.several_hosts, project_id=row.project_id,
+    )
+    # A tier that the policy has dropped since is refused when it is served; until then it stands behind all others.
+    tier = lowered(row.tier, steps, policy) if row.tier in policy.tiers else len(policy.tiers) + MOST_LOWERED
+    return Wish(
+        row.pk, row.member_id, ask, timedelta(seconds=row.length_s), row.earliest, row.latest, (0, tier), row.created_at,
+        row.mode == WaitlistEntry.Mode.ASK, held,
+        is_quiet(now, row.member.quiet_from, row.member.quiet_to, zone_of(row.member, zone)),
+    )
+
+
+def zone_of(member: Member, zone: ZoneInfo) -> ZoneInfo:
+    """The member's own zone, else this one, the lab's."""
+    try:
+        return ZoneInfo(member.zone) if member.zone else zone
+    except (ValueError, OSError, KeyError):  # a zone that this machine does not know
+        return zone
+
+
+def _waiting() -> QuerySet[WaitlistEntry]:
+    """The rows that wait, of members who may take part."""
+    return WaitlistEntry.objects.filter(
+        state=WaitlistEntry.State.WAITING, member__is_active=True, member__approval=Member.Approval.APPROVED
+    ).select_related("member")
+
+
+def wishes(now: datetime, lab: LabFacts, *, besides: int | None = None) -> list[Wish]:
+    """All that waits at `now`, save what `besides` waits for, without the order's card-hours."""
+    rows = [row for row in _waiting().filter(latest__gt=now).order_by("created_at", "pk") if row.member_id != besides]
+    steps = _steps({row.member_id for row in rows}, lab.policy, now) if rows else {}
+    return [wish_of(row, lab.policy, now, lab.zone, steps=steps.get(row.member_id, 0)) for row in rows]
+
+
+def _steps(member_ids: Iterable[int], policy: Policy, now: datetime) -> dict[int, int]:
+    """By how many tiers the points of each of these members lower what they ask for (J3)."""
+    rows = Demerit.objects.filter(member__in=list(member_ids), state=Demerit.State.COUNTED, expires_at__gt=now)
+    sums = rows.values("member_id").annotate(points=Sum("points")).order_by()
+    return {row["member_id"]: standing(row["points"], policy).steps for row in sums}
+
+
+def wishes_in_turn(now: datetime, lab: LabFacts) -> list[Wish]:
+    """All that waits at `now` with its members' card-hours of the last days, for the waitlist's order (K5)."""
+    rows = list(_waiting().order_by("created_at", "pk"))
+    since = now - timedelta(seconds=lab.policy.fair_share_s)
+    members = {row.member_id for row in rows}
+    held, steps = held_since(members, since, now), _steps(members, lab.policy, now)
+    return [
+        wish_of(
+            row, lab.policy, now, lab.zone, steps=steps.get(row.member_id, 0), held=held.get(row.member_id, timedelta())
+        )
+        for row in rows
+    ]
+
+
+def held_since(member_ids: Iterable[int], since: datetime, now: datetime) -> dict[int, timedelta]:
+    """The card time that each of these members has really had between the two instants: held, not booked ahead (K5)."""
+    rows = Allocation.objects.filter(
+        reservation__holder__in=list(member_ids), status__in=_HAD, end__gt=since, start__lt=now
+    ).values_list("reservation__holder_id", "start", "end")
+    found: dict[int, timedelta] = {}
+    for member_id, start, end in rows:
+        found[member_id] = found.get(member_id, timedelta()) + (min(end, now) - max(start, since))
+    return found
+
+
+# Statuses under which a card was really had.
+_HAD = [str(one) for one in (Status.ACTIVE, Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED)]
+
+
+def displaced_from(card_ids: Iterable[int], now: datetime) -> dict[int, list[Interval]]:
+    """By card the slots ahead from which somebody was displaced who may have them back (D6)."""
+    rows = Allocation.objects.filter(
+        gpu__in=list(card_ids), status=str(Status.DISPLACED), reservation__status=Status.DISPLACED, start__gt=now,
+        reservation__displaced_by__isnull=False,
+    )
+    found: dict[int, list[Interval]] = {}
+    for card_id, start, end in rows.values_list("gpu_id", "start", "end"):
+        found.setdefault(card_id, []).append(Interval(start, end))
+    return found
+
+
+def may_come_back(now: datetime) -> list[Reservation]:
+    """What was displaced and could have its whole slot again, because what displaced it was cancelled or moved away, in the
+    order of rank and seniority: not begun, nothing taken in its place, not offered yet (D6)."""
+    gone = [str(Status.CANCELLED), str(Status.BOOKED), str(Status.ACTIVE)]
+    rows = Reservation.objects.filter(
+        status=Status.DISPLACED, start__gt=now, displaced_by__status__in=gone, holder__is_active=True,
+        holder__approval=Member.Approval.APPROVED,
+    ).exclude(replacements__status__in=[*HOLDING_CODES, str(Status.PASSED), *_HAD])
+    rows = rows.select_related("holder").prefetch_related("allocations", "displaced_by__allocations")
+    found = [one for one in rows if not _is_in_the_way(one)]
+    return sorted(found, key=lambda one: (one.rank, one.booked_at, one.pk))
+
+
+def _is_in_the_way(displaced: Reservation) -> bool:
+    """Whether what displaced the reservation still holds a part of its slot."""
+    by = displaced.displaced_by
+    if by is None or by.status == Status.CANCELLED:
+        return by is None
+    cards_of_it = {row.gpu_id for row in displaced.allocations.all()}
+    return any(
+        row.gpu_id in cards_of_it and row.start < displaced.end and displaced.start < row.end for row in by.allocations.all()
+    )
+
+
+def waited_from(card_ids: Iterable[int], span: Interval, now: datetime, *, besides: int | None = None) -> datetime | None:
+    """From when in `span` somebody other than `besides` waits for such a card; None where nobody does (D2, H5, I5)."""
+    waiting = wishes(now, lab_facts(), besides=besides)
+    if not waiting:
+        return None
+    found = cards(card_ids).values()
+    starts = [max(one.earliest, span.start) for one in waiting if any(one.wants(card, span) for card in found)]
+    return min(starts, default=None)
+
+
+def somebody_waits(card_ids: Iterable[int], span: Interval, now: datetime, *, besides: int | None = None) -> bool:
+    """Whether somebody other than `besides` waits for time in `span` on such a card (D2, H5, I4, I5, I7)."""
+    return waited_from(card_ids, span, now, besides=besides) is not None
+
+
+def unready(card_ids: Iterable[int], now: datetime) -> list[Kept]:
+    """Freed time that the waitlist may not offer yet, since the card has not been seen free often enough (H4)."""
+    rows = FreedSlot.objects.filter(gpu__in=list(card_ids), ready_at=None, end__gt=now)
+    return [Kept(row.gpu_id, Interval(row.start, row.end), until=row.end) for row in rows]
+
+
+def kept_for_others(
+    member_id: int, found: Mapping[int, Card], span: Interval, now: datetime, lab: LabFacts
+) -> list[Kept]:
+    """What of these cards' time is kept from this member: freed time that goes to the waitlist first (K5, H4), and cards on
+    which a walk-in of theirs runs, or ended less than a grace ago, while somebody waits (D2)."""
+    waiting = wishes(now, lab, besides=member_id)
+    first = [one for one in may_come_back(now) if one.holder_id != member_id] if _anything_freed(found, span, now) else []
+    if not waiting and not first:
+        return []
+    rows = FreedSlot.objects.filter(gpu__in=list(found), start__lt=span.end, end__gt=max(span.start, now))
+    rows = rows.filter(Q(ready_at=None) | Q(ready_at__gt=now - KEPT))
+    freed = [
+        Freed(row.gpu_id, Interval(row.start, row.end), row.ready_at + KEPT if row.ready_at else None) for row in rows
+    ]
+    # What was displaced goes before everybody, whatever the rank: it was there first (D6).
+    before_all = [
+        Kept(slot.card_id, slot.interval, until=slot.kept_until)
+        for slot in freed
+        if any(
+            slot.card_id == row.gpu_id and slot.interval.overlaps(Interval(row.start, row.end))
+            for one in first for row in one.allocations.all()
+        )
+    ]
+    return [
+        *before_all, *kept_from(member_id, freed, waiting, found),
+        *_renewals(member_id, found, waiting, now, lab.policy.grace),
+    ]
+
+
+def _anything_freed(card_ids: Iterable[int], span: Interval, now: datetime) -> bool:
+    """Whether time on these cards was given back that is still kept."""
+    rows = FreedSlot.objects.filter(gpu__in=list(card_ids), start__lt=span.end, end__gt=max(span.start, now))
+    return rows.filter(Q(ready_at=None) | Q(ready_at__gt=now - KEPT)).exists()
+
+
+def _renewals(
+    member_id: int, found: Mapping[int, Card], waiting: Sequence[Wish], now: datetime, grace: timedelta
+) -> list[Kept]:
+    mine = Allocation.objects.filter(
+        reservation__holder=member_id, reservation__kind=Kind.WALK_IN, gpu__in=list(found), end__gt=now - grace,
+        status__in=[str(Status.ACTIVE), str(Status.FINISHED), str(Status.RELEASED)],
+    ).values_list("gpu_id", "end")
+    after = [(card_id, Interval(end, end + grace)) for card_id, end in mine]
+    return [
+        Kept(card_id, span, is_renewal=True) for card_id, span in after
+        if any(one.wants(found[card_id], span) for one in waiting)
+    ]
+
+
+def waiting_of(member: Member) -> list[WaitlistEntry]:
+    """What the member waits for, longest waiting first."""
+    rows = WaitlistEntry.objects.filter(member=member, state=WaitlistEntry.State.WAITING)
+    return list(rows.select_related("pool").order_by("created_at", "pk"))
+
+
+def offers_of(member: Member, now: datetime) -> list[Reservation]:
+    """What is offered to the member and can still be taken, what ends first first."""
+    rows = Reservation.objects.filter(holder=member, status=Status.OFFERED, offer_until__gt=now)
+    return list(rows.prefetch_related("allocations__gpu__host").order_by("offer_until", "pk"))

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.utils import timezone, translation
 
-from . import labels, names
+from . import labels, names, queries
 from .models import Member
 from .queries import LabFacts
 
@@ -26,10 +26,7 @@ def read_by(member: Member, lab: LabFacts) -> Iterator[ZoneInfo]:
 
 def zone_of(member: Member, lab: LabFacts) -> ZoneInfo:
     """The member's own zone where they have chosen one, else the lab's."""
-    try:
-        return ZoneInfo(member.zone) if member.zone else lab.zone
-    except (ValueError, OSError, KeyError):  # a zone that this machine does not know
-        return lab.zone
+    return queries.zone_of(member, lab.zone)
 
 
 def near(value: datetime, now: datetime) -> str:

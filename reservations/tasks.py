@@ -15,12 +15,25 @@ from django.utils import timezone
 
 from . import queries, ticks
 from .rules.refusal import Refused
-from .services import booking, delivery, elastic, extension, grants, interrupting, leaving, locking
+from .services import (
+    booking,
+    delivery,
+    elastic,
+    extension,
+    grants,
+    interrupting,
+    leaving,
+    locking,
+    offers,
+    waitlist,
+)
 
 log = logging.getLogger(__name__)
 
 # A sweep stays well under the broker's visibility timeout, or it would be handed out a second time while it runs.
 BUDGET_S = 45.0
+# However little happens, everybody who waits is looked at so often: a week begins, a day opens, a policy changes.
+ROUND_S = 60.0
 
 
 @shared_task(name="reservations.deliver")
@@ -100,3 +113,21 @@ def _each(ids: Iterable[int], act: Callable[..., object], now: datetime) -> None
             log.info("reservation %s: busy, left for the next sweep", reservation_id)
         except Exception:
             log.exception("reservation %s: left for the next sweep", reservation_id)
+
+
+@shared_task(name="reservations.serve_waitlist")
+def serve_waitlist() -> None:
+    """Ends offers that have run out, and serves who waits: at once when something was given back, else every minute (K5)."""
+    now = timezone.now()
+    ticks.mark("waitlist", now)
+    for reservation_id in offers.expire_due(now):
+        try:
+            offers.expire_one(reservation_id, now=now)
+        except locking.Busy:
+            log.info("offer %s: busy, left for the next sweep", reservation_id)
+        except Exception:
+            log.exception("offer %s: left for the next sweep", reservation_id)
+    age = ticks.ages(["waitlist-round"], now)["waitlist-round"]
+    if age is None or age >= ROUND_S or waitlist.is_due(now):
+        ticks.mark("waitlist-round", now)
+        waitlist.serve(now, budget_s=BUDGET_S)

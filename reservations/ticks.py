@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.core.cache import cache
 
-SWEEPS = ("advance", "deliver", "presence")
+SWEEPS = ("advance", "deliver", "presence", "waitlist")
 
 
 def mark(name: str, now: datetime) -> None:

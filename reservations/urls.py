@@ -20,6 +20,7 @@ from .views import (
     schedule,
     setup,
     shared,
+    waitlist,
 )
 
 urlpatterns: list[URLPattern] = [
@@ -36,6 +37,8 @@ urlpatterns: list[URLPattern] = [
     path("reservations/<int:pk>/undo-give-back", reservation.undo_give_back, name="undo-give-back"),
     path("reservations/<int:pk>/cancel", reservation.cancel, name="cancel"),
     path("reservations/<int:pk>/extend", reservation.extend, name="extend"),
+    path("reservations/<int:pk>/take", reservation.take, name="offer-take"),
+    path("reservations/<int:pk>/pass", reservation.pass_on, name="offer-pass"),
     path("reservations/<int:pk>/move", reservation.move, name="move"),
     path("reservations/<int:pk>/again", reservation.again, name="again"),
     path("reservations/<int:pk>/instead", reservation.instead, name="instead"),
@@ -44,6 +47,8 @@ urlpatterns: list[URLPattern] = [
     path("reservations/<int:pk>/collaborators", shared.invite, name="collaborator-invite"),
     path("reservations/<int:pk>/collaborators/<int:member_pk>/remove", shared.remove, name="collaborator-remove"),
     path("reservations/<int:pk>/collaboration", shared.answer, name="collaboration"),
+    path("waitlist", waitlist.waitlist, name="waitlist"),
+    path("waitlist/<int:pk>/leave", waitlist.leave, name="waitlist-leave"),
     path("mine", mine.mine, name="mine"),
     # projects, their deadline grants, one-off hours
     path("projects/", projects.projects, name="projects"),

@@ -9,10 +9,11 @@ from .outbox import KeptMail, Notification
 from .people import HostAccount, Invite, Member
 from .projects import DeadlineGrant, HourGrant, Project, ProjectMember
 from .upkeep import Maintenance, MaintenanceCard
+from .waitlist import FreedSlot, WaitlistEntry
 
 __all__ = [
-    "Allocation", "AuditEntry", "CardState", "Case", "Collaborator", "DeadlineGrant", "Demerit", "FormerAllocation", "Gpu",
-    "Host", "HostAccount", "HourGrant", "IdempotencyKey", "Invite", "KeptMail", "Lab", "LedgerEntry", "Maintenance",
+    "Allocation", "AuditEntry", "CardState", "Case", "Collaborator", "DeadlineGrant", "Demerit", "FormerAllocation", "FreedSlot",
+    "Gpu", "Host", "HostAccount", "HourGrant", "IdempotencyKey", "Invite", "KeptMail", "Lab", "LedgerEntry", "Maintenance",
     "MaintenanceCard", "Member", "Notification", "OverrunCharge", "Pool", "Project", "ProjectMember", "Reservation",
-    "Ruling", "SpecialDay",
+    "Ruling", "SpecialDay", "WaitlistEntry",
 ]

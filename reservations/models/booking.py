@@ -27,7 +27,8 @@ class Reservation(models.Model):
     change of what is held: a link or form made for an older version is overtaken. Its rank is the pair (`is_elastic`,
     `rank_tier`), smaller is stronger (C3). `may_move_until`: when displaced, the system may move it to end by then (D5).
     `placed_at`: when the system chose its time (D5, K5). `project` never changes; `project_pays`: its allowance is charged,
-    not the holder's (B5). `grant`: the deadline grant it was booked under. `expected_memory` in bytes.
+    not the holder's (B5). `grant`: the deadline grant it was booked under. `expected_memory` in bytes. `offer_until`: until
+    when an offer holds its cards (K5).
 
     `confirmed_at`: when somebody said that they come (H2). The wishes of the holder: `release_when_done` (H7) and
     `extend_while_free` (H5), with the seconds by which that has extended it. `kept_at`: when somebody last took back what was
@@ -61,6 +62,7 @@ class Reservation(models.Model):
     instead_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="replacements")
     placed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    offer_until = models.DateTimeField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
     confirmed_at = models.DateTimeField(null=True, blank=True)
     release_when_done = models.BooleanField(default=False)
@@ -215,6 +217,7 @@ class LedgerEntry(AppendOnly):
         LOST = "lost"
         INTERRUPTED = "interrupted"
         FORFEITED = "forfeited"
+        PASSED = "passed"
 
     member = models.ForeignKey(Member, models.PROTECT, related_name="ledger")
     project = models.ForeignKey(Project, models.PROTECT, null=True, related_name="ledger")

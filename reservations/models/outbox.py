@@ -9,6 +9,7 @@ from .booking import Reservation
 from .conduct import Demerit
 from .people import Member
 from .projects import DeadlineGrant
+from .waitlist import WaitlistEntry
 
 
 class Notification(models.Model):
@@ -37,6 +38,10 @@ class Notification(models.Model):
         INTERRUPTED = "interrupted"
         SWAPPED = "swapped"
         MAINTENANCE = "maintenance"
+        SERVED = "served"
+        OFFER = "offer"
+        OFFER_OVER = "offer_over"
+        WAIT_OVER = "wait_over"
 
     class State(models.TextChoices):
         DUE = "due"
@@ -50,6 +55,7 @@ class Notification(models.Model):
     reservation = models.ForeignKey(Reservation, models.PROTECT, null=True, related_name="notifications")
     demerit = models.ForeignKey(Demerit, models.PROTECT, null=True, related_name="notifications")
     grant = models.ForeignKey(DeadlineGrant, models.PROTECT, null=True, related_name="notifications")
+    waitlist_entry = models.ForeignKey(WaitlistEntry, models.PROTECT, null=True, related_name="notifications")
     reservation_version = models.PositiveIntegerField(null=True)
     due_at = models.DateTimeField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.DUE)

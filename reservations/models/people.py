@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
@@ -34,6 +35,7 @@ class Member(AbstractBaseUser, PermissionsMixin):
     """A person of the lab. `role` is a code of the policy; being an arbiter or admin is a duty beside it (B1, B3).
 
     `ends_on` is their last day (B2); `left_at` when they left. `accepted_rules`: the version of the house rules accepted.
+    Quiet hours run from `quiet_from` to `quiet_to` on the member's own clock; both alike: none (K3).
     """
 
     class Approval(models.TextChoices):
@@ -50,6 +52,8 @@ class Member(AbstractBaseUser, PermissionsMixin):
     language = models.CharField(max_length=10, default="", blank=True)
     zone = models.CharField(max_length=64, default="", blank=True)
     no_displacing_until = models.DateTimeField(null=True, blank=True)  # D6: displaced somebody, then cancelled
+    quiet_from = models.TimeField(default=time(23))
+    quiet_to = models.TimeField(default=time(8))
     joined_at = models.DateTimeField(default=timezone.now)
     ends_on = models.DateField(null=True, blank=True)
     left_at = models.DateTimeField(null=True, blank=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -30,6 +30,7 @@ from .supply import (
     displacing_choices,
     displacing_named,
     equal_free,
+    kept_refusals,
     reserve_refusals,
     reserve_taken,
     service_refusals,
@@ -43,8 +44,8 @@ LONGEST_LOOK = timedelta(days=366)  # longer is refused before; its windows are 
 
 __all__ = [
     "Ask", "Card", "Decision", "Facts", "Holding", "Plan", "PoolFacts", "Refusal", "crowd_refusals", "day_refusals",
-    "decide", "free_refusals", "period", "prices_for", "quota_refusals", "service_refusals", "walk_in_card_refusals",
-    "window_refusals",
+    "decide", "free_refusals", "kept_from_rank", "period", "prices_for", "quota_refusals", "service_refusals",
+    "walk_in_card_refusals", "window_refusals",
 ]
 
 
@@ -87,6 +88,7 @@ def decide(ask: Ask, facts: Facts) -> Decision:
         return Decision(tuple(refusals))
     kind = kind_of(held.start, facts.now, facts.zone, facts.policy.freezing)
     rank: Rank = (0, lowered(ask.tier, facts.steps, facts.policy)) if ask.tier in facts.policy.tiers else (0, 0)
+    facts = kept_from_rank(rank, facts)
     ways = _ways(ask, facts, held, kind, rank)
     offer = ways.offer
     refusals += [*_last_day(held, facts), *mode_refusals(ask, facts, kind), *grant_refusals(ask, facts, held)]
@@ -106,6 +108,13 @@ def decide(ask: Ask, facts: Facts) -> Decision:
     return Decision((), Plan(
         offer.card_ids, held, kind, offer.prices, (int(elastic), rank[1]), offer.displaced, grant.id if grant else None, reserved,
     ))
+
+
+def kept_from_rank(rank: Rank, facts: Facts) -> Facts:
+    """The facts with what is kept for ranks as strong as this one, or stronger (K5)."""
+    if not facts.kept:
+        return facts
+    return replace(facts, kept=tuple(one for one in facts.kept if one.is_renewal or one.rank <= rank))
 
 
 def _may_be_elastic(ask: Ask, offer: _Offer, facts: Facts, held: Interval) -> bool:
@@ -148,6 +157,8 @@ def _ways(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> _Wa
     # satisfies); then a free one beyond the allowance. If there is none, the first says why.
     free = [_offer(card_ids, ask, facts, held, kind) for card_ids in choices(ask, facts, held, kind)]
     found = next((one for one in free if not one.windows and not one.quota), None)
+    if found is None and not free and (first := _waitlist_first(ask, facts, held, kind)):
+        return _Ways(_NOTHING, [first])
     if found is None:
         others = displacing_choices(ask, facts, held, kind, rank)
         if not facts.may_displace and not free and others:
@@ -161,6 +172,14 @@ def _ways(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> _Wa
     if found is None:
         return _Ways(_NOTHING, [Refusal(Code.NOT_ENOUGH_CARDS, {"count": ask.count})])
     return _Ways(found)
+
+
+def _waitlist_first(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> Refusal | None:
+    """That there would be enough cards if nobody waited for them; nobody is displaced for want of those (K5, D4)."""
+    kept = [one for one in facts.kept if one.interval.overlaps(held)]
+    if not kept or not choices(ask, replace(facts, kept=()), held, kind):
+        return None
+    return Refusal(Code.WAITLIST_FIRST, {"card": "", "until": max((one.until for one in kept if one.until), default=None)})
 
 
 def _barred(facts: Facts) -> Refusal:
@@ -181,6 +200,7 @@ def _named(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: Rank) -> _W
     elif displaced and (equal := equal_free(ask, facts, held, kind)):
         labels = [facts.mates[card_id].label for card_id in equal if card_id not in ask.card_ids]
         refusals.append(Refusal(Code.EQUAL_FREE, {"cards": labels}, Alternative({"cards": equal})))
+    refusals += kept_refusals(ask, facts, held)
     refusals += reserve_refusals(ask, without(facts, displaced), held, kind)
     return _Ways(_offer(ask.card_ids, ask, facts, held, kind, displaced), refusals)
 

@@ -100,6 +100,22 @@ class Holding:
     is_walk_in: bool = False
     claim: Claim | None = None
     closed: Closed | None = None
+    offer_until: datetime | None = None  # set while it is only offered (K5)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Time on a card that goes to the waitlist first (K5), of whom the strongest has this rank.
+
+    `until`: when it is decided; None: others may take it by name, the system does not choose it (H4). `is_renewal`: what
+    the member had on the spot and may not have on, since somebody waits for the card (D2).
+    """
+
+    card_id: int
+    interval: Interval
+    rank: tuple[int, int] = (0, 0)
+    until: datetime | None = None
+    is_renewal: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,7 @@ class Facts:
     member_until: datetime | None = None  # the midnight that ends the member's last day
     rules_accepted: bool = True  # the current house rules, or there are none
     waived: frozenset[str] = frozenset()  # what a ruling sets aside (L3): rules, or sections by their letter
+    kept: Sequence[Kept] = ()  # for those who wait
 
 
 def period(ask: Ask, facts: Facts) -> Interval | None:

@@ -146,6 +146,9 @@ class Policy:
     # K. Messages and the waitlist
     ending_notice_s: int = 10 * MINUTE
     link_life_s: int = 24 * HOUR
+    offer_s: int = 15 * MINUTE
+    offer_ahead_s: int = 2 * HOUR  # of a start a day or more ahead
+    fair_share_s: int = 14 * DAY
 
     def __post_init__(self) -> None:
         for one in fields(self):

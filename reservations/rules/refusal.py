@@ -34,6 +34,9 @@ class Code(StrEnum):
     MAINTENANCE = "maintenance"
     CARD_LOST = "card_lost"
     NOT_ENOUGH_CARDS = "not_enough_cards"
+    CARD_OFFERED = "card_offered"
+    WAITLIST_FIRST = "waitlist_first"
+    NOT_RENEWED = "not_renewed"
     RESERVE_KEPT = "reserve_kept"
     WINDOW_CLOSED = "window_closed"
     WINDOW_WALK_IN = "window_walk_in"
@@ -86,6 +89,11 @@ class Code(StrEnum):
     REPLACED = "replaced"
     EXTEND_AHEAD = "extend_ahead"
     CONFIRM_EARLY = "confirm_early"
+    # the waitlist
+    WAIT_TOO_SHORT = "wait_too_short"
+    WAITS_ENOUGH = "waits_enough"
+    OFFER_ENDED = "offer_ended"
+    WAIT_OVER = "wait_over"
     # links
     LINK_FORGED = "link_forged"
     LINK_EXPIRED = "link_expired"
@@ -123,6 +131,9 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.IN_PAST: "A4", Code.DAY_NOT_OPEN: "A4", Code.TIME_SKIPPED: "A3", Code.TIME_TWICE: "A3",
         Code.CARD_TAKEN: "C3", Code.EQUAL_FREE: "D4", Code.NO_DISPLACING: "J3",
         Code.NOT_ENOUGH_CARDS: "G2", Code.RESERVE_KEPT: "G4", Code.WINDOW_CLOSED: "F1",
+        Code.CARD_OFFERED: "K5", Code.WAITLIST_FIRST: "K5", Code.NOT_RENEWED: "D2", Code.WAIT_TOO_SHORT: "K5",
+        Code.WAITS_ENOUGH: "K5", Code.OFFER_ENDED: "K5", Code.WAIT_OVER: "K5",
+        Code.CARD_TAKEN: "C3", Code.NOT_ENOUGH_CARDS: "G2", Code.RESERVE_KEPT: "G4", Code.WINDOW_CLOSED: "F1",
         Code.WINDOW_WALK_IN: "F1", Code.WINDOW_LONG: "F1", Code.WINDOW_HOURS: "F2", Code.WALK_IN_WINDOW: "F1",
         Code.WALK_IN_LONG: "D2", Code.WALK_IN_CARDS: "D2", Code.CARDS_AT_ONCE: "B1", Code.OPEN_FUTURE: "B1", Code.QUOTA: "E2",
         Code.PROJECT_UNKNOWN: "B4", Code.PROJECT_CLOSED: "B4", Code.NOT_IN_PROJECT: "B4", Code.PROJECT_NEEDED: "B5",

@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from .allocation import Blocker, Candidate, Choice, choose, choose_with_blockers, preference, waste_beside
 from .displacement import may_be_displaced
-from .facts import Ask, Card, Closed, Facts, Holding, PoolFacts
+from .facts import Ask, Card, Closed, Facts, Holding, Kept, PoolFacts
 from .interval import Interval, most_at_once
 from .kinds import Kind
 from .policy import Policy
@@ -45,13 +46,32 @@ def taken_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
 
 
 def taken(held_by: Holding, label: str, instead: Alternative | None = None) -> Refusal:
-    """That somebody holds the card, who and from when to when (C3); or that it serves nobody then (G5, G6)."""
-    said = {"card": label, "start": held_by.interval.start, "end": held_by.interval.end}
+    """That somebody holds the card, who and from when to when (C3); that it is offered to somebody, until when (K5); or that
+    it serves nobody then (G5, G6)."""
+    said: dict[str, Any] = {"card": label, "start": held_by.interval.start, "end": held_by.interval.end}
     if held_by.closed is not None:
         return Refusal(Code.MAINTENANCE if held_by.closed == Closed.MAINTENANCE else Code.CARD_LOST, said, instead)
-    return Refusal(
-        Code.CARD_TAKEN, {**said, "holder": held_by.holder_name, "reservation": held_by.reservation_id}, instead
-    )
+    said |= {"holder": held_by.holder_name, "reservation": held_by.reservation_id}
+    if held_by.offer_until is not None:
+        return Refusal(Code.CARD_OFFERED, {**said, "until": held_by.offer_until}, instead)
+    return Refusal(Code.CARD_TAKEN, said, instead)
+
+
+def kept_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
+    """Named cards that go to somebody who waits first (K5), or on which a walk-in is not renewed (D2)."""
+    found: dict[int, Kept] = {}
+    for one in facts.kept:
+        if one.card_id in set(ask.card_ids) and one.interval.overlaps(held) and (one.until or one.is_renewal):
+            found.setdefault(one.card_id, one)
+    for card_id, one in sorted(found.items()):
+        card = facts.cards.get(card_id)
+        said = {"card": card.label if card else str(card_id), "until": one.until}
+        yield Refusal(Code.NOT_RENEWED if one.is_renewal else Code.WAITLIST_FIRST, said)
+
+
+def kept_cards(facts: Facts, held: Interval) -> set[int]:
+    """The cards that go to somebody who waits first for a part of this time: the system chooses none of them (K5, H4)."""
+    return {one.card_id for one in facts.kept if one.interval.overlaps(held)}
 
 
 def choices(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> list[tuple[int, ...]]:
@@ -100,7 +120,7 @@ def displacing_named(ask: Ask, facts: Facts, held: Interval, kind: Kind, rank: R
 def equal_free(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> tuple[int, ...] | None:
     """Free cards like the named ones, each of the same pool and model, on no more hosts; None when there are too few (D4)."""
     named = [facts.cards[card_id] for card_id in ask.card_ids]
-    taken = {one.card_id for one in facts.holdings if one.interval.overlaps(held)}
+    taken = {one.card_id for one in facts.holdings if one.interval.overlaps(held)} | kept_cards(facts, held)
     wanted = Counter((card.pool_id, card.model) for card in named)
     instead: list[int] = []
     for (pool_id, model), count in sorted(wanted.items()):
@@ -127,10 +147,10 @@ def _intervals(facts: Facts) -> dict[int, list[Interval]]:
 
 def _candidates(ask: Ask, facts: Facts, held: Interval, kind: Kind) -> dict[int, list[Candidate]]:
     """Per pool, in order, the cards that the request would take, were they free."""
-    by_card = _intervals(facts)
+    by_card, kept = _intervals(facts), kept_cards(facts, held)
     candidates: dict[int, list[Candidate]] = defaultdict(list)
     for card in facts.cards.values():
-        if fits(card, ask) and (kind != Kind.WALK_IN or card.pickable):
+        if fits(card, ask) and card.id not in kept and (kind != Kind.WALK_IN or card.pickable):
             waste = waste_beside(held, by_card[card.id], facts.now)
             candidates[card.pool_id].append(Candidate(card.id, card.host, card.bus_id, waste, card.id == facts.used_last))
     return dict(sorted(candidates.items()))

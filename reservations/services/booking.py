@@ -101,14 +101,20 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
 
 def write(
     member: Member, request: BookingRequest, plan: rules.Plan, facts: rules.Facts, lab: LabFacts, *, now: datetime,
-    origin: str, by: Member, **noted: Any,
+    origin: str, by: Member | None, verb: str = "reserve", offer_until: datetime | None = None,
+    placed_at: datetime | None = None, **noted: Any,
 ) -> Reservation:
-    """Writes what was decided, under the lock: who makes room, the reservation, its charge, audit (with `noted`), messages."""
+    """Writes what was decided, under the lock: who makes room, the reservation, its charge, audit (with `noted`), messages.
+
+    With `offer_until` it is only offered, which holds and charges it until then (K5).
+    """
+    status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
     replaced = _replaced(member, request)
     displaced = displacing.take_out(plan.displaced, now)
     reservation = Reservation.objects.create(
-        holder=member, status=Status.ACTIVE if plan.held.start <= now else Status.BOOKED, kind=plan.kind,
-        tier=request.tier, rank_tier=plan.rank[1], is_elastic=plan.is_elastic, purpose=request.purpose, note=request.note,
+        holder=member, status=Status.OFFERED if offer_until else status, kind=plan.kind, offer_until=offer_until,
+        placed_at=placed_at, tier=request.tier, rank_tier=plan.rank[1], is_elastic=plan.is_elastic,
+        purpose=request.purpose, note=request.note,
         start=plan.held.start, end=plan.held.end, booked_at=now, instead_of=replaced,
         may_move_until=_may_move_until(request, plan, facts),
         displaced_times=replaced.displaced_times if replaced else 0, project_id=request.project_id,
@@ -118,10 +124,11 @@ def write(
     allocate(reservation, plan, facts)
     post_both(held_by(reservation), None, Reason.BOOKED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
-    outbox.write_reminders(reservation, lab, now)
+    if not offer_until:
+        outbox.write_reminders(reservation, lab, now)
     moved = displacing.place_anew(displaced, reservation, cause="reserve", now=now)
     audit.note(
-        "reserve", reservation, actor=by, origin=origin, now=now, cards=list(plan.card_ids),
+        verb, reservation, actor=by, origin=origin, now=now, cards=list(plan.card_ids),
         start=plan.held.start.isoformat(), end=plan.held.end.isoformat(), tier=request.tier, kind=str(plan.kind),
         **fees.recorded(returned), **displacing.recorded(moved), **on_reserve(plan.reserved),
         **noted,

@@ -85,7 +85,7 @@ class Sender:
         if claimed != 1:
             return Outcome.TAKEN
         row = Notification.objects.select_related(
-            "member", "reservation__holder", "demerit__reservation__holder"
+            "member", "reservation__holder", "demerit__reservation__holder", "waitlist_entry__pool"
         ).get(pk=notification_id)
         try:
             if reason := obsolete.cause(row, now):

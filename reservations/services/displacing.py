@@ -14,7 +14,7 @@ from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.projects import pays
 from ..rules.refusal import Code, refuse
-from . import audit, extension, fees, former, hours, outbox
+from . import audit, extension, fees, former, freed, hours, outbox
 from .held import Held, Reason, held_by, post_both
 from .placing import allocate, cards_to_lock, facts_for
 
@@ -98,6 +98,7 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
         outbox.write(
             kind, reservation.holder, key=f"{kind}:{entry.pk}", due_at=due, reservation=reservation,
         )
+        freed.note(one.held.allocations, now)  # what the displacer does not take of it
         record.append(
             {"id": reservation.pk, "version": reservation.version, "old": dict(one.old), **fees.recorded(returned)}
         )

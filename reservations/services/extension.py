@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from .. import permissions, queries
@@ -16,7 +17,7 @@ from ..rules.policy import HOUR, Policy
 from ..rules.projects import free_walk_in, grant_refusals_for, mode_refusals, pool_cap
 from ..rules.quota import Price, charge, free_seconds
 from ..rules.refusal import Alternative, Code, Refused, refuse
-from ..rules.supply import choices, reserve_taken, room_in_pool
+from ..rules.supply import choices, kept_refusals, reserve_taken, room_in_pool
 from ..rules.week import day_start, last_open_day, local_date, on_raster, round_to_raster, weeks_of
 from . import audit, fees, outbox
 from .held import (
@@ -88,9 +89,11 @@ def extend_free(reservation_id: int, *, now: datetime) -> bool:
         card_ids = [row.gpu_id for row in held.allocations]
         left = policy.extend_free_s - reservation.extended_free_s
         longest = _longest(held, now)
-        if left <= 0 or longest is None or queries.somebody_waits(card_ids, not_of=reservation.holder_id):
+        if left <= 0 or longest is None:
             return False
         old_end = reservation.end
+        if queries.somebody_waits(card_ids, Interval(old_end, longest), now, besides=reservation.holder_id):
+            return False
         most = min(longest, old_end + timedelta(seconds=min(left, _STEP_S)))
         new_end = round_to_raster(most, policy.raster_s, held.lab.zone, up=False)
         if new_end <= old_end:
@@ -325,6 +328,9 @@ def _longest(held: Held, now: datetime) -> datetime | None:
         if refusal.alternative is None or "end" not in refusal.alternative.values:
             return None
         limit = min(limit, refusal.alternative.values["end"])
+    limit = _before_who_waits(held, limit, facts, now)
+    if limit <= reservation.end:
+        return None
     found = _within_windows(held, limit, facts)
     limit = _within_caps(held, found, facts, now) if found else reservation.end
     limit = _within_reserve(held, limit, facts)
@@ -360,6 +366,36 @@ def _elsewhere(held: Held, span: Interval, taken_cards: Iterable[int], now: date
     kind = kind_of(span.start, now, lab.zone, lab.policy.freezing)
     found = choices(ask, facts, span, kind)
     return [facts.cards[card_id].label for card_id in found[0]] if found else []
+
+
+def _before_who_waits(held: Held, limit: datetime, facts: rules.Facts, now: datetime) -> datetime:
+    """The latest end up to `limit` that leaves the waitlist what goes to it first (H5), a walk-in's what is waited for (D2)."""
+    kept = [one.interval.start for one in _kept(held, facts).kept if one.until]
+    limit = max(min([limit, *kept]), held.reservation.end)
+    if held.reservation.kind != Kind.WALK_IN or limit <= held.reservation.end:
+        return limit
+    span = Interval(held.reservation.end, limit)
+    waited = queries.waited_from(facts.cards, span, now, besides=held.reservation.holder_id)
+    return limit if waited is None else waited
+
+
+def _kept(held: Held, facts: rules.Facts) -> rules.Facts:
+    """The facts with what the waitlist goes first for; that the walk-in itself is not renewed is asked for its whole time."""
+    facts = rules.kept_from_rank(held.reservation.rank, facts)
+    return replace(facts, kept=[one for one in facts.kept if not one.is_renewal])
+
+
+def _waiting_refusals(held: Held, added: Interval, facts: rules.Facts, now: datetime) -> list[rules.Refusal]:
+    """Time that goes to the waitlist first (H5), or cards on which a walk-in is not renewed (D2)."""
+    ask = rules.Ask(tuple(facts.cards), added.start, added.end, held.reservation.tier)
+    refusals = list(kept_refusals(ask, _kept(held, facts), added))
+    if held.reservation.kind == Kind.WALK_IN:
+        refusals += [
+            rules.Refusal(Code.NOT_RENEWED, {"card": card.label})
+            for card in facts.cards.values()
+            if queries.somebody_waits([card.id], added, now, besides=held.reservation.holder_id)
+        ]
+    return refusals
 
 
 def _within_windows(held: Held, limit: datetime, facts: rules.Facts) -> datetime | None:
@@ -440,6 +476,7 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
         *rules.day_refusals(added, now=now, zone=lab.zone, policy=policy),
         *_window_refusals(held, new_end, facts),
         *_reserve_refusals(held, added, facts),
+        *_waiting_refusals(held, added, facts, now),
     ]
     refusals += [rules.Refusal(one.code, one.facts, instead) for one in against]
     refusals += _mode_refusals(held, facts)

@@ -11,7 +11,7 @@ from ..models import Allocation, FormerAllocation, Reservation
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused
-from . import extension, fees, outbox
+from . import extension, fees, freed, outbox
 from .held import Held, Reason, held_by, own_others, post_both, taken
 
 _LATER_OR_NEVER = ("may_move_until", "placed_at", "confirmed_at")
@@ -77,6 +77,7 @@ def restore_moved(held: Held, old: Mapping[str, Any], now: datetime) -> None:
     )
     _hold_again(before, now)
     Allocation.objects.bulk_create(before.allocations)
+    freed.note(held.allocations, now)
 
 
 def restore_displaced(reservation: Reservation, now: datetime) -> None:
@@ -87,7 +88,7 @@ def restore_displaced(reservation: Reservation, now: datetime) -> None:
 
 
 def _hold_again(before: Held, now: datetime) -> None:
-    if refusals := list(_against(before, now)):
+    if refusals := list(against(before, now)):
         raise Refused(refusals)
     reservation = before.reservation
     reservation.status, reservation.ended_at = Status.BOOKED, None
@@ -98,7 +99,7 @@ def _hold_again(before: Held, now: datetime) -> None:
     outbox.write_reminders(reservation, before.lab, now)
 
 
-def _against(before: Held, now: datetime) -> Iterator[rules.Refusal]:
+def against(before: Held, now: datetime) -> Iterator[rules.Refusal]:
     """What was taken meanwhile of that which the reservation held before: cards, room under the caps, hours."""
     policy, holder, span = before.lab.policy, before.reservation.holder, before.interval
     yield from taken(before, span, None)

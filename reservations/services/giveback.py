@@ -12,7 +12,7 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, changes, displacing, extension, fees, outbox
+from . import audit, changes, displacing, extension, fees, freed, outbox
 from .held import (
     TINY,
     Held,
@@ -74,6 +74,7 @@ def let_go(
     Returns its line of the audit. The message before the end is written again, for it is sent for one version only.
     """
     reservation, version, cooled = part.reservation, part.reservation.version, None
+    freed.note(part.allocations, now)
     if status_at(reservation, now) == Status.ACTIVE:
         rest = Interval(max(now, reservation.start), reservation.end)
         post_both(part, rest, Reason.RELEASED, now, sign=-1)

@@ -17,10 +17,10 @@ from ..rules import booking as rules
 from ..rules import supply
 from ..rules.interval import Interval
 from ..rules.kinds import Kind
-from ..rules.lifecycle import Status, can_become
+from ..rules.lifecycle import HOLDING, Status, can_become
 from ..rules.quota import Price, Stretch, charge, free_again, free_seconds, price_from_json, price_to_json
 from ..rules.refusal import Alternative, Code, refuse
-from . import locking
+from . import freed, locking
 
 TINY = timedelta(microseconds=1)
 Account, Reason = LedgerEntry.Account, LedgerEntry.Reason
@@ -169,12 +169,15 @@ def own_processes_seen(held: Held) -> bool:
 
 
 def set_status(held: Held, status: Status, *, ended_at: datetime | None) -> None:
-    reservation = held.reservation
+    """Writes the status to the reservation and its cards; what that frees is noted for those who wait (K5)."""
+    reservation, was = held.reservation, Status(held.reservation.status)
     reservation.status, reservation.ended_at = status, ended_at
     reservation.version += 1
     reservation.save(update_fields=["status", "ended_at", "version"])
     rows = Allocation.objects.filter(reservation=reservation, given_back_at=None).exclude(status=Status.INTERRUPTED)
     rows.update(status=status)
+    if status not in HOLDING and ended_at is not None:
+        freed.note(held.allocations, ended_at, was_offered=was == Status.OFFERED)
 
 
 def end_now(held: Held, status: Status, now: datetime) -> None:

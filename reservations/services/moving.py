@@ -15,7 +15,7 @@ from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.projects import pays
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, displacing, extension, fees, former, outbox
+from . import audit, displacing, extension, fees, former, freed, outbox
 from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, remember, repeated, set_status, status_at
 from .placing import allocate, facts_for, on_reserve
 
@@ -99,6 +99,7 @@ def _move(
     reservation.version += 1
     reservation.save()
     allocate(reservation, plan, facts)
+    freed.note(held.allocations, now)
     post_both(held_by(reservation), None, Reason.MOVED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
     outbox.write_reminders(reservation, lab, now)

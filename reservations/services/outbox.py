@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation
+from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, WaitlistEntry
 from ..queries import LabFacts, question_key
 from ..rules.policy import Policy
 from ..rules.presence import is_asked, question_due
@@ -13,12 +13,14 @@ from ..rules.presence import is_asked, question_due
 def write(
     kind: Notification.Kind, member: Member, *, key: str, due_at: datetime,
     reservation: Reservation | None = None, demerit: Demerit | None = None, grant: DeadlineGrant | None = None,
+    entry: WaitlistEntry | None = None,
 ) -> None:
     """Queues one message in the caller's transaction; the same `key` a second time writes nothing."""
     Notification.objects.bulk_create(
         [
             Notification(
                 key=key, kind=kind, member=member, reservation=reservation, demerit=demerit, grant=grant,
+                waitlist_entry=entry,
                 reservation_version=reservation.version if reservation else None, due_at=due_at,
             )
         ],

@@ -42,10 +42,11 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
     # Which projects the member has matters for what may be booked, or offered instead, save in `person` mode without one.
     asks_projects = ask.project_id is not None or lab.policy.mode != Scheduling.PERSON
     mates = sorted({card_id for pool in pools.values() for card_id in pool.card_ids})
+    asked = queries.named(cards, ask.card_ids) if ask.is_named else cards
     days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
     return rules.Facts(
         now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
-        member_role=member.role, cards=cards if not ask.is_named else queries.named(cards, ask.card_ids), pools=pools,
+        member_role=member.role, cards=asked, pools=pools,
         holdings=[
             *queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
             *queries.lost_cards(card_ids, now),
@@ -58,6 +59,7 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
         projects=queries.projects_of(member.pk) if asks_projects else {},
         project=None if ask.project_id is None else queries.project_facts(ask.project_id, mates, lab, now),
         member_until=queries.last_instant(member, lab), rules_accepted=member.accepted_rules >= lab.rules_version,
+        kept=queries.kept_for_others(member.pk, asked, whole, now, lab),
     )
 
 

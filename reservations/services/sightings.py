@@ -9,7 +9,8 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from ..models import Allocation, CardState
+from .. import queries
+from ..models import Allocation, CardState, FreedSlot
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def record(sightings: Iterable[Sighting], *, now: datetime | None = None) -> Non
                 free_streak=(old.free_streak if old else 0) + 1 if free else 0, simulated=one.simulated,
             )
         )
+    _tell_waitlist({row.gpu_id: (row.sampled_at, row.state == CardState.State.FREE) for row in rows})
     CardState.objects.bulk_create(
         rows,
         update_conflicts=True,
@@ -75,6 +77,21 @@ def lose(lost: Mapping[int, tuple[datetime, CardState.Lost]]) -> None:
     for gpu_id, (since, how) in lost.items():
         rows = CardState.objects.filter(gpu=gpu_id)
         rows.exclude(lost_since__isnull=False, lost_how=how).update(lost_since=since, lost_how=how)
+
+
+def _tell_waitlist(looks: Mapping[int, tuple[datetime, bool]]) -> None:
+    """Counts samples in a row that showed a given-back card free: after enough of them the waitlist may offer it (H4)."""
+    slots = list(FreedSlot.objects.filter(gpu__in=looks, ready_at=None))
+    if not slots:
+        return
+    enough = queries.lab_facts().policy.samples_in_a_row
+    for slot in slots:
+        sampled_at, is_free = looks[slot.gpu_id]
+        if sampled_at <= slot.at:
+            continue  # it shows the card as it was before
+        slot.looks = slot.looks + 1 if is_free else 0
+        slot.ready_at = sampled_at if slot.looks >= enough else None
+    FreedSlot.objects.bulk_update(slots, ["looks", "ready_at"])
 
 
 def saw_processes(seen: Mapping[int, datetime]) -> None:

@@ -29,6 +29,8 @@ from ..services import booking, exceptions, locking, moving, slots
 from ..services.booking import BookingRequest
 from . import cardlook, refused
 from .access import lead, member_required
+from .tiers import open_tiers, usual_tier
+from .waitlist import WAITABLE, instead
 
 LENGTHS = (1, 2, 4, 8, 12, 24, 48)
 _WINDOW = timedelta(hours=34)
@@ -79,6 +81,7 @@ def _book(request: HttpRequest) -> HttpResponse:
             others=_others(request, form.request, problem.codes, allowed),
             status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
             may_ask=bool(would_help(problem.refusals)),
+            wait=instead(form.request) if WAITABLE & set(problem.codes) else "",
         )
     except locking.Busy:
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
@@ -227,6 +230,7 @@ def _page(
     request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
     reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
     fresh_key: bool = False, pressed: str = "", others: tuple[refused.Instead, ...] = (), may_ask: bool = False,
+    wait: str = "",
 ) -> HttpResponse:
     data = form.sent if form is not None else request.POST if request.method == "POST" else request.GET
     found = dict(errors or {})
@@ -240,7 +244,7 @@ def _page(
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier", "project") for one in problems],
         "note": data.get("note", "")[:200], "memory": data.get("memory", "")[:6], "has_refusals": bool(reasons or found),
         "may_ask": may_ask, "statement": data.get("statement", "")[:2000],
-        "now_local": _local(request.now),
+        "now_local": _local(request.now), "wait": wait,
         # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
         "pressed": int(pressed) if pressed else 0,
     }
@@ -260,11 +264,8 @@ def _choices(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     policy = request.lab.policy
     projects = queries.projects_of(request.user.pk)
     chosen = _chosen_project(data, projects, policy)
-    tiers = _tiers(projects, policy, request)
-    usual = "regular" if "regular" in tiers else tiers[0] if tiers else ""
-    if chosen is None and policy.mode == Scheduling.MIXED:
-        usual = next(iter(policy.free_tiers), usual)
-    tier = data.get("tier") if data.get("tier") in tiers else usual
+    tiers = open_tiers(projects, policy, request)
+    tier = data.get("tier") if data.get("tier") in tiers else usual_tier(tiers, chosen, policy)
     purpose = data.get("purpose") if data.get("purpose") in Reservation.Purpose.values else Reservation.Purpose.TRAINING
     return {
         "hosts": hosts,
@@ -299,12 +300,3 @@ def _chosen_project(data: QueryDict, projects: Mapping[int, str], policy: Policy
         found = forms.card_ids(data, "project")[0] if sent else None
         return found if found in projects else None
     return next(iter(projects)) if len(projects) == 1 and policy.mode != Scheduling.PERSON else None
-
-
-def _tiers(projects: Mapping[int, str], policy: Policy, request: HttpRequest) -> list[str]:
-    """The tiers to choose from: those that need a grant only with one in force, and without any project what is left."""
-    granted = any(queries.tier_grants(pk, request.lab.zone, request.now) for pk in projects)
-    tiers = [code for code in policy.tiers if granted or code not in policy.granted_tiers]
-    if not projects and policy.mode == Scheduling.MIXED:
-        tiers = [code for code in tiers if code in policy.free_tiers]
-    return tiers

@@ -142,16 +142,7 @@ def period_words(start: datetime, end: datetime) -> str:
 
 def length_words(start: datetime, end: datetime) -> str:
     """An elapsed length: 8 h, 30 min, 1 h 30 min."""
-    minutes = int((end - start).total_seconds() // 60)
-    hours, rest = divmod(minutes, 60)
-    parts = []
-    if hours:
-        # Translators: a length in hours
-        parts.append(_("%(n)d h") % {"n": hours})
-    if rest or not hours:
-        # Translators: a length in minutes
-        parts.append(_("%(n)d min") % {"n": rest})
-    return " ".join(parts)
+    return labels.length(int((end - start).total_seconds()))
 
 
 def wanted_words(wanted: BookingRequest) -> str:

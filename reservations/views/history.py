@@ -75,6 +75,14 @@ def _charged(change: Mapping[str, Any]) -> str:
     return _("overrun charged: %(hours)s GPU-hours") % {"hours": labels.hours(units)}
 
 
+def _offered(change: Mapping[str, Any]) -> str:
+    try:
+        until = datetime.fromisoformat(change["until"])
+    except (KeyError, TypeError, ValueError):
+        return _("offered")
+    return _("offered until %(time)s") % {"time": labels.instant(until)}
+
+
 _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "reserve": _booked,
     "release": lambda change: _("released"),
@@ -104,6 +112,11 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "keep": lambda change: _("kept, though its processes had ended"),
     "wish": _wished,
     "no_show": lambda change: _("given up: nobody came"),
+    "place": lambda change: _("booked for its holder, who waited for it"),
+    "offer": _offered,
+    "take_offer": lambda change: _("offer taken"),
+    "pass_offer": lambda change: _("offer passed on"),
+    "offer_expired": lambda change: _("offer ended untaken"),
     "active": lambda change: _("started"),
     "finished": lambda change: _("ended as booked"),
 }

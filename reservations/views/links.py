@@ -26,7 +26,7 @@ from ..links import Link, LinkAction
 from ..models import AuditEntry, IdempotencyKey, Member, Reservation
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused
-from ..services import changes, extension, giveback, presence
+from ..services import changes, extension, giveback, offers, presence
 from ..services.audit import WORDS_ONLY
 from ..services.held import held_by
 from ..services.locking import Busy
@@ -38,6 +38,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _RIGHTS = {
     LinkAction.RELEASE: permissions.Action.RELEASE, LinkAction.EXTEND: permissions.Action.EXTEND,
     LinkAction.CONFIRM: permissions.Action.CONFIRM, LinkAction.KEEP: permissions.Action.CONFIRM,
+    LinkAction.TAKE: permissions.Action.TAKE, LinkAction.DECLINE: permissions.Action.DECLINE,
 }
 
 
@@ -115,6 +116,18 @@ def _look(asked: _Asked) -> _Page:
     return _LOOKS[asked.link.action](asked)
 
 
+def _look_offer(asked: _Asked) -> _Page:
+    reservation, link = asked.reservation, asked.link
+    takes = link.action == LinkAction.TAKE
+    if reservation.status == Status.OFFERED and reservation.version == link.version:
+        open_ = reservation.offer_until is not None and asked.now < reservation.offer_until
+        return _Page(("take" if takes else "pass") if open_ else "offer_over")
+    last = _last_act(asked) if reservation.version == link.version + 1 else None
+    if last is not None and last.verb == ("take_offer" if takes else "pass_offer"):
+        return _Page("taken" if takes else "passed")
+    return _Page("offer_over") if reservation.status == Status.PASSED else _overtaken()
+
+
 def _look_release(asked: _Asked) -> _Page:
     reservation, link = asked.reservation, asked.link
     if reservation.status == Status.RELEASED:
@@ -171,7 +184,7 @@ def _has_come(reservation: Reservation) -> bool:
 
 _LOOKS = {
     LinkAction.RELEASE: _look_release, LinkAction.EXTEND: _look_extend, LinkAction.CONFIRM: _look_confirm,
-    LinkAction.KEEP: _look_keep,
+    LinkAction.KEEP: _look_keep, LinkAction.TAKE: _look_offer, LinkAction.DECLINE: _look_offer,
 }
 
 
@@ -244,7 +257,7 @@ def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
         (LinkAction.RELEASE, "give_back"): _give_back, (LinkAction.RELEASE, "take_again"): _take_again,
         (LinkAction.RELEASE, "cancel"): _cancel,
         (LinkAction.EXTEND, "extend"): _extend, (LinkAction.CONFIRM, "confirm"): _confirm, (LinkAction.KEEP, "keep"): _keep,
-        (LinkAction.KEEP, "undo"): _undo,
+        (LinkAction.KEEP, "undo"): _undo, (LinkAction.TAKE, "take"): _take, (LinkAction.DECLINE, "pass"): _decline,
     }
     act = acts.get((asked.link.action, do))
     if act is None:  # a link does the one thing it is for
@@ -271,14 +284,14 @@ def _press(request: HttpRequest, asked: _Asked) -> HttpResponse:
     if page.state == done:
         return _draw(request, asked, page, 200)
     # What the page says by itself covers "changed meanwhile" and "has another status"; every other reason is said.
-    own_words = {Code.STALE, Code.WRONG_STATUS, Code.KEY_REUSED, *(one.code for one in page.refusals)}
+    own_words = {Code.STALE, Code.WRONG_STATUS, Code.KEY_REUSED, Code.OFFER_ENDED, *(one.code for one in page.refusals)}
     more = tuple(one for one in refusals if one.code not in own_words)
     return _draw(request, asked, replace(page, refusals=(*page.refusals, *more)), 409)
 
 
 _AFTER = {
     "release": "released", "undo": "undone", "give_back": "given_back", "take_again": "undone", "cancel": "cancelled",
-    "extend": "extended", "confirm": "confirmed", "keep": "kept",
+    "extend": "extended", "confirm": "confirmed", "keep": "kept", "take": "taken", "pass": "passed",
 }
 
 
@@ -351,6 +364,20 @@ def _extend(request: HttpRequest, asked: _Asked) -> None:
     )
 
 
+def _take(request: HttpRequest, asked: _Asked) -> None:
+    offers.take(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
+def _decline(request: HttpRequest, asked: _Asked) -> None:
+    offers.pass_on(
+        asked.reservation.pk, by=asked.member, version=asked.link.version, now=asked.now, origin="link",
+        pressed_by=asked.pressed_by,
+    )
+
+
 def _asked_end(request: HttpRequest, asked: _Asked) -> datetime:
     """The end that was pressed; what is no instant asks for nothing new and is refused as such."""
     try:
@@ -415,6 +442,7 @@ def _draw(request: HttpRequest, asked: _Asked, page: _Page, status: int) -> Http
         "choices": _choices(asked) if page.state == "extend" else [],
         "single": [(row.gpu_id, str(row.gpu)) for row in rows] if page.state in ("release", "cancel") and len(rows) > 1 else [],
         "gone": _(", ").join(looks.names_of(_last_cards(asked))) if page.state == "given_back" else "",
+        "offer_until": reader.near(reservation.offer_until, now) if reservation.offer_until else "",
         "undo_until": reader.near(undo_until, now) if undo_until else "",
         "forwarded": asked.pressed_by not in (None, asked.member.pk),
         "used": request.method == "POST",

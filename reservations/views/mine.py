@@ -11,8 +11,8 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from .. import evidence, forms, labels, queries
-from ..models import Case, Demerit, Reservation
+from .. import evidence, forms, labels, queries, wishes
+from ..models import Case, Demerit, Reservation, WaitlistEntry
 from ..queries import WeekBalance
 from ..rules.lifecycle import Status
 from . import cardlook
@@ -81,6 +81,8 @@ def mine(request: HttpRequest) -> HttpResponse:
     lately = [row for row in [*by_clock[Status.FINISHED], *past] if row.actions.longest]
     return render(request, "reservations/mine.html", {
         "active": [*lately, *by_clock[Status.ACTIVE]],
+        "offers": [_offer(one) for one in queries.offers_of(member, now)],
+        "waiting": [_waiting(one) for one in queries.waiting_of(member)],
         "coming": by_clock[Status.BOOKED],
         "undoable": [row for row in past if row.actions.undo_until],
         "past": [*by_clock[Status.FINISHED], *past],
@@ -141,6 +143,22 @@ def _record(request: HttpRequest, one: Demerit) -> Record:
         evidence=tuple(evidence.in_words(one.evidence).sentences), case_id=case.pk if case else None,
         can_dispute=counted and case is None and open_for,
     )
+
+
+def _offer(one: Reservation) -> dict[str, Any]:
+    return {
+        "pk": one.pk, "version": one.version, "cards": cardlook.cards_words(row.gpu for row in one.allocations.all()),
+        "period": cardlook.period_words(one.start, one.end), "length": cardlook.length_words(one.start, one.end),
+        "until": one.offer_until,
+    }
+
+
+def _waiting(one: WaitlistEntry) -> dict[str, Any]:
+    return {
+        "pk": one.pk, "what": wishes.what_words(one), "latest": one.latest, "since": one.created_at,
+        "earliest": one.earliest if one.earliest > one.created_at else None,
+        "asks": one.mode == WaitlistEntry.Mode.ASK, "tier_words": labels.TIER.get(one.tier, one.tier),
+    }
 
 
 def _case(one: Case) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..rules.lifecycle import Status
 from ..rules.presence import question_due
 from ..rules.refusal import Code, Refusal, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster
-from ..services import booking, changes, extension, giveback, locking, moving, presence, replacing, slots
+from ..services import booking, changes, extension, giveback, locking, moving, offers, presence, replacing, slots
 from ..services.collaborators import MOST
 from . import cardlook, history, refused
 from .access import lead, member_required
@@ -47,6 +47,7 @@ class Actions:
     cancel: bool = False
     move: bool = False
     again: bool = False
+    take_until: datetime | None = None
     undo_until: datetime | None = None
     longest: datetime | None = None
     later: tuple[Later, ...] = ()
@@ -56,7 +57,7 @@ class Actions:
     @property
     def any(self) -> bool:
         pressed = (self.release, self.confirm, self.wishes, self.cancel, self.move, self.again)
-        return any(pressed) or bool(self.undo_until or self.longest)
+        return any(pressed) or bool(self.take_until or self.undo_until or self.longest)
 
 
 def status_by_clock(reservation: Reservation, now: datetime) -> Status:
@@ -82,8 +83,9 @@ def actions(request: HttpRequest, reservation: Reservation, *, extend: bool = Tr
         wishes=status in (Status.ACTIVE, Status.BOOKED) and may(member, Action.EXTEND, reservation),
         cancel=status == Status.BOOKED and may(member, Action.CANCEL, reservation),
         move=status == Status.BOOKED and may(member, Action.MOVE, reservation),
-        again=may(member, Action.AGAIN, reservation),
-        undo_until=undo_until(request, reservation), longest=longest, later=_later(reservation, longest),
+        again=status != Status.OFFERED and may(member, Action.AGAIN, reservation),
+        take_until=take_until(request, reservation), undo_until=undo_until(request, reservation),
+        longest=longest, later=_later(reservation, longest),
         **_equal(request, reservation),
     )
 
@@ -108,6 +110,14 @@ def _may_confirm(request: HttpRequest, reservation: Reservation, status: Status)
         return False
     come = any(row.first_seen for row in reservation.allocations.all())
     return not come and may(request.user, Action.CONFIRM, reservation)
+
+
+def take_until(request: HttpRequest, reservation: Reservation) -> datetime | None:
+    """Until when the reader may take what is offered, or None."""
+    until = reservation.offer_until
+    if reservation.status != Status.OFFERED or until is None or request.now >= until:
+        return None
+    return until if may(request.user, Action.TAKE, reservation) else None
 
 
 def undo_until(request: HttpRequest, reservation: Reservation) -> datetime | None:
@@ -320,6 +330,16 @@ def confirm(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 @member_required
+def take(request: HttpRequest, pk: int) -> HttpResponse:
+    """Takes what is offered."""
+    return _act(
+        request, pk, Action.TAKE,
+        lambda version: offers.take(pk, by=request.user, version=version, now=request.now), _("It is yours."),
+    )
+
+
+@require_POST
+@member_required
 def wishes(request: HttpRequest, pk: int) -> HttpResponse:
     """Sets how the reservation is to end: the two ticks as they stand."""
     return _act(
@@ -356,6 +376,17 @@ def undo_give_back(request: HttpRequest, pk: int) -> HttpResponse:
             pk, forms.card_ids(request.POST), by=request.user, version=version, now=request.now
         ),
         _("Undone: the cards are held again."),
+    )
+
+
+@require_POST
+@member_required
+def pass_on(request: HttpRequest, pk: int) -> HttpResponse:
+    """Lets what is offered pass."""
+    return _act(
+        request, pk, Action.DECLINE,
+        lambda version: offers.pass_on(pk, by=request.user, version=version, now=request.now),
+        _("Passed on: it goes to whoever waits next."),
     )
 
 

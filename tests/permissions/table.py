@@ -119,6 +119,16 @@ row("take-equal", """
     POST other    L    L    W    404  303+ 404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
+# What is offered is answered by whom it is offered to, and a wish is left by whose it is: arbiters have no say in it.
+row("offer-take offer-pass waitlist-leave", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+row("waitlist", """
+    GET           L    L    W    200  200  200  200  C
+    POST          L    L    W    303+ 303+ 303+ 303+ C
+""")
 # Another's is booked again by nobody: it would be theirs (D8); nor is another time taken in its place (D5).
 row("again instead", """
     POST own      -    L    W    303+ 303+ 303+ 303+ -
@@ -152,6 +162,12 @@ row("link", """
     GET keep        200  200  200  200  200  200  200  -
     OPTIONS keep    200  200  200  200  200  200  200  -
     POST keep       200+ 200+ 200+ 200+ 200+ 200+ 200+ -
+    GET take        200  200  200  200  200  200  200  -
+    OPTIONS take    200  200  200  200  200  200  200  -
+    POST take       200+ 200+ 200+ 200+ 200+ 200+ 200+ -
+    GET pass        200  200  200  200  200  200  200  -
+    OPTIONS pass    200  200  200  200  200  200  200  -
+    POST pass       200+ 200+ 200+ 200+ 200+ 200+ 200+ -
     POST crossed    404  404  404  404  404  404  404  -
     GET crossed     200  200  200  200  200  200  200  -
     OPTIONS crossed 200  200  200  200  200  200  200  -
@@ -403,7 +419,7 @@ row("usersessions_list", """
 REPAIRED = "member host gpu pool"
 SHOWN = (
     "lab hostaccount invite cardstate reservation allocation ledgerentry demerit case ruling notification auditentry project "
-    "projectmember deadlinegrant hourgrant collaborator"
+    "projectmember deadlinegrant hourgrant collaborator waitlistentry"
 )
 ALL = f"{REPAIRED} {SHOWN}"
 

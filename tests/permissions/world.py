@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,11 @@ from reservations.models import (
     Project,
     Reservation,
     Ruling,
+    WaitlistEntry,
 )
 from reservations.services import (
     arbitration,
+    booking,
     changes,
     collaborators,
     conduct,
@@ -54,6 +56,7 @@ from reservations.services import (
     people,
     projects,
     setup,
+    waitlist,
 )
 from tests import factories as make
 from tests.factories import NOW, at
@@ -61,6 +64,7 @@ from tests.factories import NOW, at
 from .table import NO_OBJECT
 
 MISSING = 987_654_321
+HOUR = timedelta(hours=1)
 PASSWORD = "a long enough password"
 NEW_PASSWORD = "another long enough one"
 EVIDENCE: dict[str, Any] = {
@@ -94,7 +98,8 @@ _OPTIONAL = {
     "extend": {"use", "until", "key"}, "release": {"knowing", "back"},
     "undo-release": {"back"}, "confirm": {"back"},
     "wishes": {"release_when_done", "extend_while_free", "back"}, "give-back": {"knowing", "back", "card"},
-    "undo-give-back": {"back", "card"},
+    "undo-give-back": {"back", "card"}, "offer-take": {"back"},
+    "offer-pass": {"back"}, "waitlist": {"pool", "model", "min_memory", "card", "several_hosts", "start", "project"},
     "cancel": {"back"}, "move": {"use", "key", "back"}, "again": {"key"}, "instead": {"use", "key"}, "undo-booking": {"back"},
     "member": {"is_arbiter", "is_admin", "is_active", "ends_on"}, "projects": {"weekly_hours"},
     "project-change": {"weekly_hours", "is_open"}, "maintenance": {"start", "urgent", "reason"},
@@ -210,6 +215,8 @@ class World:
     released: dict[str, Reservation] = field(default_factory=dict)
     interrupted: dict[str, Reservation] = field(default_factory=dict)
     split: dict[str, Reservation] = field(default_factory=dict)  # of three cards, the last given back
+    offered: dict[str, Reservation] = field(default_factory=dict)
+    wishes: dict[str, WaitlistEntry] = field(default_factory=dict)
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
     clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
@@ -343,6 +350,7 @@ def _make() -> World:
         )
         interrupting.interrupt(world.interrupted[name].pk, now=NOW)
     world.free = [next(cards) for _ in range(4)]
+    _waiting(world, make.cards(len(world.people), host))
     _further(world, host)
     _shared(world)
     for name in WHO:
@@ -378,6 +386,24 @@ def _shared(world: World) -> None:
         collaborators.invite(world.coming[name].pk, helper.pk, by=one, now=NOW)
     projects.give_hours(member_id=helper.pk, hours=5, last_day=date(2026, 12, 20), reason="a course", by=admin, now=NOW)
     world.helper = helper.pk
+
+
+def _waiting(world: World, cards: list[Gpu]) -> None:
+    """To everybody a card is offered, and everybody waits for the one that they have."""
+    asks = {}
+    for (name, one), card in zip(world.people.items(), cards, strict=True):
+        CardState.objects.create(gpu=card, state=CardState.State.FREE, since=NOW, sampled_at=NOW)
+        wanted = booking.BookingRequest((card.pk,), None, at(4))
+        asks[name] = waitlist.join(one, waitlist.WishRequest(wanted, HOUR, at(4), mode="ask"), now=NOW)
+    waitlist.serve(NOW)
+    for name, one in world.people.items():
+        asks[name].refresh_from_db()
+        offered = asks[name].reservation
+        assert offered is not None and offered.status == "offered"
+        world.offered[name] = offered
+        mine = world.active[name].allocations.get()
+        wanted = booking.BookingRequest((mine.gpu_id,), None, at(2))
+        world.wishes[name] = waitlist.join(one, waitlist.WishRequest(wanted, HOUR, at(2)), now=NOW)
 
 
 def _further(world: World, host: Host) -> None:
@@ -426,6 +452,7 @@ _STATE = {
     "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
     "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced", "take-equal": "interrupted",
     "give-back": "split", "undo-give-back": "split",
+    "offer-take": "offered", "offer-pass": "offered", "waitlist-leave": "wishes",
 }
 
 
@@ -492,6 +519,8 @@ def _token(world: World, found: str) -> str:
         return "1.1.release.1:0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     reservation = {"lost": world.active.get("gone"), "expired": world.past}.get(found, world.active.get("other"))
     assert reservation is not None
+    if found in ("take", "pass"):
+        return links.link_for(world.offered["other"], action(found)).token
     meant = action(found) if found in ("extend", "confirm", "keep") else action.RELEASE
     return links.link_for(reservation, meant).token
 
@@ -533,12 +562,16 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             form = {"key": "onekeyofthisform"}
         return form
     if route == "link":
-        done = {"crossed": "extend"}.get(found, found if found in ("extend", "confirm", "keep") else "release")
+        named = ("extend", "confirm", "keep", "take", "pass")
+        done = {"crossed": "extend"}.get(found, found if found in named else "release")
         return {"do": done, **({"end": at(3).isoformat()} if done == "extend" else {})}
     plain: dict[str, Callable[[], dict[str, Any]]] = {
         "book": lambda: {
             "card": world.free[1].pk if world.free else 1, "end": "2026-11-30T16:00", "tier": "regular",
             "purpose": "training", "key": "a-key-of-this-form",
+        },
+        "waitlist": lambda: {
+            "count": "1", "hours": "1", "end": "2026-11-30T20:00", "tier": "regular", "purpose": "training", "mode": "book",
         },
         "dispute": lambda: {"statement": "The host was down."},
         "case-rule": lambda: {"outcome": "accepted", "reason": "The log shows it.", "version": 1},

@@ -58,6 +58,7 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "overrun_first_sight_s": 60 * MINUTE, "overrun_unwaited_s": 60 * MINUTE, "samples_in_a_row": 3, "clock_tolerance_s": 30,
     "overrun_points": 1, "no_show_points": 1, "dispute_s": 7 * DAY,  # J1, J4
     "ending_notice_s": 10 * MINUTE, "link_life_s": 24 * HOUR,  # K1, K4
+    "offer_s": 15 * MINUTE, "offer_ahead_s": 2 * HOUR, "fair_share_s": 14 * DAY,  # K5
 }
 # Numbers of N and of the text that decide nothing yet: the setting, what brings it, strict, balanced, friendly. What
 # comes leaves this table and goes into one of the two above, with the numbers written here.
@@ -66,8 +67,6 @@ LATER: dict[str, tuple[str, Any, Any, Any]] = {
     "idle_second_s": ("held idle (I)", 40 * MINUTE, 60 * MINUTE, 120 * MINUTE),
     "idle_forfeit_s": ("held idle (I)", 60 * MINUTE, 120 * MINUTE, None),
     "case_points": ("standing (J)", 4, 5, 6),
-    "offer_s": ("the waitlist (K5)", 15 * MINUTE, 15 * MINUTE, 15 * MINUTE),
-    "offer_ahead_s": ("the waitlist (K5)", 2 * HOUR, 2 * HOUR, 2 * HOUR),
 }
 NAMES = ("strict", "balanced", "friendly")
 
