@@ -95,7 +95,7 @@ def take(
         reservation.version += 1
         reservation.save(update_fields=["kind", "status", "start", "booked_at", "offer_until", "version"])
         Allocation.objects.filter(reservation=reservation).update(status=reservation.status)
-        outbox.write_ending(reservation, lab.policy, now)
+        outbox.write_reminders(reservation, lab, now)
         entry = audit.note("take_offer", reservation, actor=by, origin=origin, now=now, **pressed(pressed_by))
         outbox.write_changed(reservation, entry, now)
         return reservation
