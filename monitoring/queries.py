@@ -195,12 +195,7 @@ def read_card_ids() -> list[int]:
 
 
 # What holds or has held a card once its start has come, however it ended.
-_HELD = [
-    str(status)
-    for status in (
-        Status.BOOKED, Status.ACTIVE, Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED,
-    )
-]
+_HELD = [str(Status.BOOKED), str(Status.ACTIVE), *ledger.HELD_ONCE]
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ def _seen(look: Look, people: frozenset[int]) -> str | None:
     """
     if not look.is_readable:
         return None
-    using = [one for one in look.processes or () if not one.is_furniture]
-    if any(one.is_sure and one.member_id in people for one in using):
+    if any(one.is_sure and one.member_id in people for one in look.users):
         loads = [load for load in (look.utilization, look.encoder, look.decoder) if load is not None]
         if max(loads, default=0) >= BUSY_PERCENT:
             return _IS_BUSY

@@ -450,7 +450,7 @@ def _displaced(row: Reservation) -> Reservation:
 _STATE = {
     "release": "active", "confirm": "active", "wishes": "active",
     "extend": "active", "reservation": "active", "cancel": "coming", "undo-release": "released",
-    "move": "coming", "again": "coming", "undo-booking": "coming", "instead": "displaced", "take-equal": "interrupted",
+    "move": "coming", "again": "coming", "undo-booking": "active", "instead": "displaced", "take-equal": "interrupted",
     "give-back": "split", "undo-give-back": "split",
     "offer-take": "offered", "offer-pass": "offered", "waitlist-leave": "wishes",
 }
