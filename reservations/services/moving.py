@@ -20,6 +20,7 @@ from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, r
 from .placing import allocate, facts_for, on_reserve
 
 _UNDONE = ("undo_booking", "undo_move")
+COLLABORATION = ("invite_collaborator", "accept_collaboration", "decline_collaboration", "remove_collaborator")
 
 
 def move(
@@ -168,6 +169,8 @@ def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
 
 
 def _last_act(reservation_id: int) -> AuditEntry | None:
-    """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act."""
+    """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act, and
+    who works with whom on its cards changes nothing that an undo restores."""
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
-    return rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY]).order_by("-pk").first()
+    beside = [str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY, *COLLABORATION]
+    return rows.exclude(verb__in=beside).order_by("-pk").first()

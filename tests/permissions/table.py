@@ -135,18 +135,6 @@ row("again instead", """
     POST other    L    L    W    404  404  404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
-# The holder alone asks and takes away; of an invitation only who is invited learns anything (B4).
-row("collaborator-invite collaborator-remove", """
-    POST own      -    L    W    303+ 303+ 303+ 303+ -
-    POST other    L    L    W    404  404  404  404  -
-    POST missing  L    L    W    404  404  404  404  C
-""")
-# `own`: a reservation to which this column is invited.
-row("collaboration", """
-    POST own      -    L    W    303+ 303+ 303+ 303+ -
-    POST other    L    L    W    404  404  404  404  -
-    POST missing  L    L    W    404  404  404  404  C
-""")
 # The bearer acts as the member whom the token names, whoever is signed in (K4). What is wrong with a token is never told,
 # save that it has expired. A link does the one thing it is for: `crossed` is a good token pressed for something else.
 row("link", """
@@ -205,6 +193,21 @@ row("case", """
 row("case-rule", """
     POST own      -    L    W    403  403  403  403  -
     POST other    L    L    W    404  303+ 404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+
+# === collaborators ===================================================================================================
+group("collaborators")
+# The holder alone asks and takes away; of an invitation only who is invited learns anything (B4).
+row("collaborator-invite collaborator-remove", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+# `own`: a reservation to which this column is invited.
+row("collaboration", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
     POST missing  L    L    W    404  404  404  404  C
 """)
 

@@ -372,7 +372,8 @@ def _make() -> World:
 def _shared(world: World) -> None:
     """Projects, grants and collaborations: each person is a member of one project, leads another, and is invited once."""
     admin, chief, helper = world.people["admin"], make.member("Chief", role="staff"), make.member("Helper")
-    for number, (name, one) in enumerate(world.people.items()):
+    spare = iter(make.cards(len(world.people)))
+    for name, one in world.people.items():
         world.joined[name] = make.project(f"joined by {name}", one, advisor=chief)
         world.led[name] = make.project(f"led by {name}", helper, advisor=one)
         days = {"deadline": date(2026, 12, 20), "first_day": date(2026, 12, 1), "last_day": date(2026, 12, 20)}
@@ -380,8 +381,7 @@ def _shared(world: World) -> None:
             world.joined[name].pk, reason="a paper", card_hours=10, by=one, now=NOW, **days
         )
         world.waits[name] = grants.request(world.led[name].pk, reason="a paper", card_hours=10, by=helper, now=NOW, **days)
-        gpu = Gpu.objects.order_by("-pk")[number]
-        world.shared[name] = make.reservation((helper, chief)[number % 2], [gpu], 26 + 2 * number, 27 + 2 * number)
+        world.shared[name] = make.reservation(make.member(f"Host of {name}"), [next(spare)], 26, 27)
         collaborators.invite(world.shared[name].pk, one.pk, by=world.shared[name].holder, now=NOW)
         collaborators.invite(world.coming[name].pk, helper.pk, by=one, now=NOW)
     projects.give_hours(member_id=helper.pk, hours=5, last_day=date(2026, 12, 20), reason="a course", by=admin, now=NOW)

@@ -272,6 +272,17 @@ def test_b4_h4_a_collaborators_processes_count_as_the_holders() -> None:
     assert (watched.member_id, watched.beside) == (lin.pk, {wu.pk})
 
 
+def test_b4_h0_asking_somebody_does_not_end_the_seconds_of_an_undo() -> None:
+    lab()
+    lin, wu = member(), member()
+    made = reservation(lin, cards(1), 24, 26)
+    joined(made, wu)
+    moving.undo(made.pk, by=lin, version=1, now=NOW)
+    made.refresh_from_db()
+    assert made.status == "cancelled"
+    assert not permissions.may(wu, Action.CANCEL, made)
+
+
 @pytest.mark.parametrize("who", ["advisor", "arbiter"])
 def test_h8_the_projects_advisor_and_arbiters_may_act(who: str) -> None:
     lab()
