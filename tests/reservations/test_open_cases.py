@@ -270,7 +270,6 @@ def test_qt_09_two_hours_cost_the_same_by_whichever_path_they_were_had(client: C
 # --- which case is shown where ----------------------------------------------------------------------------------------
 
 CASES = {"bt": (1, 2, 4, 6, 7, 9, 11, 12, 14, 15, 16), "qt": (1, 2, 5, 6, 7, 9, 11)}
-LATER = {"bt_15": "maintenance"}  # what brings it; it may only shrink
 
 
 def test_every_case_of_booking_and_quota_is_borne_by_a_test() -> None:
@@ -279,5 +278,4 @@ def test_every_case_of_booking_and_quota_is_borne_by_a_test() -> None:
         for name in re.findall(r"^ *def test_(\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
             names |= set(re.findall(r"[bq]t_\d\d", name))
     wanted = {f"{kind}_{number:02}" for kind, numbers in CASES.items() for number in numbers}
-    assert not wanted - names - set(LATER), sorted(wanted - names - set(LATER))
-    assert not set(LATER) & names, "has come: take it out of LATER"
+    assert not wanted - names, sorted(wanted - names)
