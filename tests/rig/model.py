@@ -150,6 +150,15 @@ class Model:
         """That hour on the evening on which a reservation with this start freezes (D1, D4)."""
         return datetime.combine(self.shown(start).date() - DAY, time(hour), tzinfo=self.zone).astimezone(UTC)
 
+    def _unfrozen_from(self, now: datetime) -> datetime:
+        """The midnight of the first lab day that is not frozen (D1)."""
+        day = self.shown(now).date() + DAY
+        while True:
+            midnight = datetime.combine(day, time(), tzinfo=self.zone).astimezone(UTC)
+            if now < self.evening_before(midnight, 20):
+                return midnight
+            day += DAY
+
     def _off_raster(self, instant: datetime) -> bool:
         local = self.shown(instant)
         return bool(local.minute % 15 or local.second or local.microsecond)
@@ -579,6 +588,8 @@ class Model:
         why: set[str] = {"off_raster"} if self._off_raster(end) else set()
         if end - one.start > 72 * HOUR:
             return why | {"too_long"}
+        if status != "booked" and end > self._unfrozen_from(now) + 8 * HOUR:
+            why.add("extend_ahead")
         why |= self._unopened(one.end, end, now) | self._taken(one.cards, one.end, end, now, one)
         why |= self._crowded(one.member, len(one.cards), max(one.end, now), end, now, one)
         more = self.price(one.end, end, one.cards)
