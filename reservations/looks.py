@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from labgpu.notify.message import one_line
 from . import labels
 from .models import Allocation, CardState, Gpu, Reservation
 from .reader import near
+from .rules.lifecycle import Status
 
 # More cards than this are counted in a subject and not listed.
 _LISTED = 4
@@ -97,7 +98,13 @@ def _state_words(state: CardState) -> str:
 
 def cards_of(reservation_id: int) -> list[Allocation]:
     """The reservation's cards in the order of pages, with host and what the sensor last said; none given back alone."""
-    return [row for row in all_cards_of(reservation_id) if row.given_back_at is None]
+    return standing(all_cards_of(reservation_id))
+
+
+def standing(rows: Iterable[Allocation]) -> list[Allocation]:
+    """The cards that a reservation stands for: none that was given back alone, nor one taken away while others went on."""
+    kept = [row for row in rows if row.given_back_at is None]
+    return [row for row in kept if row.status != Status.INTERRUPTED] or kept
 
 
 def names_of(card_ids: Sequence[int]) -> list[str]:

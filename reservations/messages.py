@@ -22,7 +22,7 @@ from labgpu.notify.message import Action, Message, Recipient, one_line
 
 from . import evidence, labels, names, queries, wishes
 from .links import LinkAction, link_for
-from .looks import cards_line, cards_of, looks, people_of
+from .looks import all_cards_of, cards_line, cards_of, looks, people_of
 from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, Ruling
 from .obsolete import cause_of, changed_by, ended_alone, ended_of, given_back_of, maintenance_of, ruling_of
 from .queries import LabFacts
@@ -630,7 +630,7 @@ _CAUSE: Mapping[str, Callable[[], str]] = {
 def _interrupted(row: Notification, lab: LabFacts, now: datetime) -> Words:
     reservation = _reservation(row)
     entry = AuditEntry.objects.get(pk=int(row.key.rpartition(":")[2]))
-    lost = [one for one in cards_of(reservation.pk) if one.gpu_id in entry.change["cards"]]
+    lost = [one for one in all_cards_of(reservation.pk) if one.gpu_id in entry.change["cards"]]
     said = {"cards": cards_line(lost), "why": _CAUSE[entry.change["cause"]](), "end": near(reservation.end, now)}
     going_on = [one for one in cards_of(reservation.pk) if one.gpu_id not in entry.change["cards"]]
     facts = (

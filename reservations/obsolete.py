@@ -148,7 +148,7 @@ def _ending_obsolete(row: Notification, now: datetime) -> str:
 
 def _continues(reservation: Reservation) -> bool:
     """Whether the same holder has all the same cards from the very end on (RN-02)."""
-    mine = set(Allocation.objects.filter(reservation=reservation, given_back_at=None).values_list("gpu", flat=True))
+    mine = {row.gpu_id for row in cards_of(reservation.pk)}
     following = Allocation.objects.filter(
         gpu__in=mine, start=reservation.end, status__in=queries.HOLDING_CODES, reservation__holder=reservation.holder_id
     )

@@ -662,7 +662,6 @@ class Place:
     gpu_id: int
     host_id: int
     label: str
-    in_service: bool
     first_seen: datetime | None
     last_seen: datetime | None
 
@@ -707,7 +706,8 @@ def attendances(now: datetime, only: Iterable[int] | None = None) -> list[Attend
 
 def _said_of(found: Iterable[Reservation]) -> dict[str, Notification]:
     """The questions of these reservations, and the messages of what the system did, by their keys."""
-    placed = Q(kind=Notification.Kind.PLACED, reservation__in=[row.pk for row in found if row.placed_at is not None])
+    by_system = [Notification.Kind.PLACED, Notification.Kind.SERVED, Notification.Kind.SWAPPED]
+    placed = Q(kind__in=by_system, reservation__in=[row.pk for row in found if row.placed_at is not None])
     rows = Notification.objects.filter(placed | Q(key__in=[question_key(row) for row in found])).order_by("pk")
     # Of what the system did with a reservation the latest word counts.
     return {row.key if row.kind == Notification.Kind.CONFIRM else _placed_key(row.reservation_id): row for row in rows}
@@ -729,8 +729,7 @@ def _attendance(
     allocations = list(row.allocations.all())
     places = tuple(
         Place(
-            one.pk, one.gpu_id, one.gpu.host_id, str(one.gpu), one.gpu.service == Gpu.Service.IN_SERVICE, one.first_seen,
-            one.last_seen,
+            one.pk, one.gpu_id, one.gpu.host_id, str(one.gpu), one.first_seen, one.last_seen,
         )
         for one in allocations if one.given_back_at is None and one.status != Status.INTERRUPTED
     )

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from .. import queries
-from ..models import Allocation, FormerAllocation, FreedSlot, Gpu
+from ..models import Allocation, FormerAllocation, FreedSlot, Gpu, MaintenanceCard
 from ..rules.interval import Interval
 
 
-def note(rows: Sequence[Allocation | FormerAllocation], now: datetime, *, was_offered: bool = False) -> None:
+def note(
+    rows: Sequence[Allocation | FormerAllocation | MaintenanceCard], now: datetime, *, was_offered: bool = False
+) -> None:
     """Notes the time from `now` on that these rows held, where somebody waits for such a card or was displaced from it (D6);
     in the caller's transaction.
 

@@ -13,7 +13,7 @@ from ..rules.interval import Interval
 from ..rules.kinds import is_frozen
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused, refuse
-from . import audit, displacing, interrupting, locking, outbox
+from . import audit, displacing, freed, interrupting, locking, offers, outbox
 from .held import guarded, status_at
 
 
@@ -21,13 +21,15 @@ from .held import guarded, status_at
 class Effect:
     """What a maintenance means: each card's own time, what it displaces, and what has started and ends by it.
 
-    What is `waited_for` is firm: a planned maintenance begins on its cards when it has ended.
+    What is `waited_for` is firm: a planned maintenance begins on its cards when it has ended. What is only offered (`offers`) is
+    withdrawn.
     """
 
     times: Mapping[int, Interval]
     displaced: Sequence[Reservation] = ()
     interrupted: Sequence[Reservation] = ()
     waited_for: Sequence[Reservation] = ()
+    offers: Sequence[Reservation] = ()
 
     @property
     def begins(self) -> datetime:
@@ -37,7 +39,7 @@ class Effect:
     @property
     def seen(self) -> str:
         """What an admin has been shown: another effect has another mark."""
-        touched = ".".join(str(one.pk) for one in (*self.displaced, *self.interrupted))
+        touched = ".".join(str(one.pk) for one in (*self.displaced, *self.interrupted, *self.offers))
         return f"{int(self.begins.timestamp())}-{touched}"
 
 
@@ -46,7 +48,7 @@ def effect(
 ) -> Effect:
     """What a maintenance of these cards from `start` (None or passed: from now) to `end` would mean. Writes nothing.
 
-    Planned, it begins on each card after what is active, frozen or offered there; urgent, as asked. Raises `Refused`: no cards,
+    Planned, it begins on each card after what is active or frozen there; urgent, as asked. Raises `Refused`: no cards,
     no time, or nothing left of it on some card after what is firm.
     """
     wanted, lab = sorted(set(card_ids)), queries.lab_facts()
@@ -74,16 +76,20 @@ def effect(
         raise Refused(late)
     times = {card_id: Interval(begun, end) for card_id, begun in begins.items()}
     met = [row for row in found if Interval(row.start, row.end).overlaps(times[row.gpu_id])]
+    offered = {row.reservation_id for row in met if row.reservation.status == Status.OFFERED}
     started = {row.reservation_id for row in met if status_at(row.reservation, now) == Status.ACTIVE}
     return Effect(
-        times, _whole(row for row in met if row.reservation_id not in started),
+        times, _whole(row for row in met if row.reservation_id not in {*started, *offered}),
         _whole(row for row in met if row.reservation_id in started), _whole(firm),
+        _whole(row for row in met if row.reservation_id in offered),
     )
 
 
 def _is_firm(reservation: Reservation, lab: LabFacts, now: datetime) -> bool:
     """Whether a planned maintenance waits for it. What is elastic never freezes, it is firm once it has started (E4)."""
-    if status_at(reservation, now) == Status.ACTIVE or reservation.status == Status.OFFERED:
+    if reservation.status == Status.OFFERED:
+        return False
+    if status_at(reservation, now) == Status.ACTIVE:
         return True
     return not reservation.is_elastic and is_frozen(reservation.start, now, lab.zone, lab.policy.freezing)
 
@@ -117,7 +123,7 @@ def announce(
             found = effect(wanted, start, end, urgent=urgent, now=now)
             if seen is not None and seen != found.seen:
                 raise refuse(Code.STALE)
-            if {one.holder_id for one in (*found.displaced, *found.interrupted)} <= members:
+            if {one.holder_id for one in (*found.displaced, *found.interrupted, *found.offers)} <= members:
                 made = _write(found, text, urgent, by, now)
                 break  # else somebody has booked meanwhile: their rows must be locked too
     for reservation_id in interrupting.due(now, of=[one.pk for one in found.interrupted]):
@@ -164,8 +170,10 @@ def _write(found: Effect, reason: str, urgent: bool, by: Member, now: datetime) 
     audit.note(
         "announce_maintenance", made, actor=by, origin="page", now=now, reason=reason, urgent=urgent, end=end.isoformat(),
         cards={str(card_id): one.start.isoformat() for card_id, one in found.times.items()},
-        displaced=[one.pk for one in found.displaced], interrupted=[one.pk for one in found.interrupted],
+        displaced=[one.pk for one in found.displaced], offers=[one.pk for one in found.offers], interrupted=[one.pk for one in found.interrupted],
     )
+    for one in found.offers:
+        offers.withdraw(one.pk, now=now, cause="maintenance")
     going = [one.pk for one in found.displaced]
     if urgent:
         going = [pk for pk in going if not interrupting.swap(pk, set(found.times), cause="maintenance", now=now)]
@@ -180,7 +188,8 @@ def _write(found: Effect, reason: str, urgent: bool, by: Member, now: datetime) 
 
 
 def end_early(maintenance_id: int, *, by: Member, now: datetime) -> Maintenance:
-    """Ends a maintenance now, or calls it off where it has not begun. Who made room for it keeps what they have now."""
+    """Ends a maintenance now, or calls it off where it has not begun. Who made room for it keeps what they have now; what is
+    freed goes to whoever waits first (K5)."""
     if not permissions.may(by, permissions.Action.ADMINISTER):
         raise refuse(Code.NOT_YOURS)
     card_ids = list(MaintenanceCard.objects.filter(maintenance=maintenance_id).values_list("gpu", flat=True))
@@ -192,6 +201,7 @@ def end_early(maintenance_id: int, *, by: Member, now: datetime) -> Maintenance:
             raise refuse(Code.MAINTENANCE_OVER)
         row.ended_at = now
         row.save(update_fields=["ended_at"])
+        freed.note(list(MaintenanceCard.objects.filter(maintenance=row, end__gt=now)), now)
         MaintenanceCard.objects.filter(maintenance=row, start__gte=now).delete()
         MaintenanceCard.objects.filter(maintenance=row, end__gt=now).update(end=now)
         audit.note("end_maintenance", row, actor=by, origin="page", now=now)

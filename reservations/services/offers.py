@@ -137,6 +137,17 @@ def expire_one(reservation_id: int, *, now: datetime) -> None:
         )
 
 
+def withdraw(reservation_id: int, *, now: datetime, cause: str) -> None:
+    """Ends an offer whose cards are taken out of use, and says so. Under the lock over its people, its cards and their pools."""
+    reservation = Reservation.objects.select_related("holder").get(pk=reservation_id)
+    _let_pass(held_by(reservation), now)
+    audit.note("offer_expired", reservation, actor=None, origin="system", now=now, cause=cause)
+    outbox.write(
+        Notification.Kind.OFFER_OVER, reservation.holder, key=f"offer_over:{reservation.pk}", due_at=now,
+        reservation=reservation,
+    )
+
+
 def _was_taken(reservation: Reservation) -> bool:
     done = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk, verb="take_offer")
     return done.exists()

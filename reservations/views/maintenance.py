@@ -125,7 +125,7 @@ def _shown(effect: service.Effect) -> dict[str, Any]:
     return {
         "begins": labels.instant(effect.begins), "seen": effect.seen,
         "waited_for": [_line(one) for one in effect.waited_for], "displaced": [_line(one) for one in effect.displaced],
-        "interrupted": [_line(one) for one in effect.interrupted],
+        "interrupted": [_line(one) for one in effect.interrupted], "offers": [_line(one) for one in effect.offers],
     }
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from .. import evidence, forms, labels, queries, wishes
+from ..looks import standing
 from ..models import Case, Demerit, Reservation, WaitlistEntry
 from ..queries import WeekBalance
 from ..rules.lifecycle import Status
@@ -96,7 +97,7 @@ def mine(request: HttpRequest) -> HttpResponse:
 
 def _row(request: HttpRequest, one: Reservation) -> Row:
     status = status_by_clock(one, request.now)
-    allocations = [row for row in one.allocations.all() if row.given_back_at is None]
+    allocations = standing(one.allocations.all())
     return Row(
         reservation=one, cards=cardlook.cards_words(row.gpu for row in allocations),
         period=cardlook.period_words(one.start, one.end), length=cardlook.length_words(one.start, one.end),

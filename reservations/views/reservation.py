@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import forms, labels, queries
+from ..looks import standing
 from ..models import Allocation, Collaborator, Reservation
 from ..permissions import Action, may
 from ..rules.lifecycle import Status
@@ -167,7 +168,7 @@ def show(
 def _context(request: HttpRequest, found: Reservation) -> dict[str, Any]:
     status = status_by_clock(found, request.now)
     rows = found.allocations.select_related("gpu__host").order_by("gpu__host__name", "gpu__index")
-    allocations = [row for row in rows if row.given_back_at is None]
+    allocations = standing(rows)
     here = resolve_url("reservation", found.pk)
     return {
         # On its own page it bears the page's heading, also when only the panel is drawn anew.

@@ -12,6 +12,7 @@ from reservations.models import (
     AuditEntry,
     CardState,
     Demerit,
+    FreedSlot,
     Gpu,
     HourGrant,
     LedgerEntry,
@@ -21,6 +22,7 @@ from reservations.models import (
     Notification,
     Project,
     Reservation,
+    WaitlistEntry,
 )
 from reservations.queries import LOST_AHEAD
 from reservations.rules.interval import Interval
@@ -442,3 +444,38 @@ def test_b5_what_a_project_paid_comes_back_to_it_and_pays_for_the_equal_card(
     assert (made.project, made.project_pays) == (project, True)
     assert set(LedgerEntry.objects.filter(reason="interrupted").values_list("project", flat=True)) == {project.pk}
     assert set(made.ledger.values_list("project", flat=True)) == {project.pk}
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_g5_k5_what_is_only_offered_is_withdrawn_and_said_to_be(
+    gpus: list[Gpu], lin: Member, boss: Member, urgent: bool
+) -> None:
+    row = factories.reservation(lin, [gpus[0]], 2, 4)
+    Reservation.objects.filter(pk=row.pk).update(status="offered", offer_until=at(1))
+    row.allocations.update(status="offered")
+    announce(boss, [gpus[0]], 1, 6, urgent=urgent)
+    assert (again(row).status, used(lin)) == ("passed", 0)
+    assert Notification.objects.filter(member=lin, kind="offer_over").count() == 1
+
+
+def test_g5_k5_what_an_early_end_frees_goes_to_whoever_waits(gpus: list[Gpu], lin: Member, boss: Member) -> None:
+    made = announce(boss, [gpus[0]], 1, 6)
+    WaitlistEntry.objects.create(
+        member=lin, tier="regular", count=1, length_s=3600, earliest=NOW, latest=at(6), created_at=NOW,
+        fingerprint="x",
+    )
+    maintenance.end_early(made.pk, by=boss, now=NOW)
+    slot = FreedSlot.objects.get()
+    assert (slot.gpu, slot.start, slot.end) == (gpus[0], at(1), at(6))
+
+
+def test_h2_who_was_given_another_card_is_given_the_time_of_what_the_system_placed(gpus: list[Gpu], lin: Member) -> None:
+    """The clock of a no-show starts after the message of the swap was delivered, as after any word of what LabGPU did."""
+    row = factories.reservation(lin, [gpus[0]], 2, 4)
+    lose(gpus[0])
+    interrupting.swap_or_displace(row.pk, now=NOW)
+    (before,) = queries.attendances(at(2.1), only=[row.pk])
+    assert (before.asked.placed_by_system, before.asked.told_at) == (True, None)
+    Notification.objects.filter(kind="swapped").update(state="sent", sent_at=at(0.1))
+    (after,) = queries.attendances(at(2.1), only=[row.pk])
+    assert after.asked.told_at == at(0.1)

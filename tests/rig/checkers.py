@@ -21,17 +21,20 @@ UNITS_PER_WEIGHT_SECOND = 100  # 1 GPU-hour of a card of weight 100 at rate 100 
 RANK = {"booked": 0, "active": 1, "finished": 2, "released": 3, "cancelled": 3, "displaced": 3, "forfeited": 3}
 # Which rows of the ledger an act may write about its own reservation.
 CAUSES = {
+    "interrupt": {"interrupted", "lost"}, "return_lost": {"lost"}, "charge_overrun": {"overrun"}, "return_overrun": {"overrun"},
     "reserve": {"booked"}, "extend": {"extended"}, "cancel": {"cancelled", "fee"}, "release": {"released"},
     "move": {"moved", "fee"}, "undo_release": {"undone"}, "undo_booking": {"undone"}, "undo_move": {"undone"},
     "displaced": {"displaced"}, "placed": {"displaced", "moved"}, "brought_back": {"undone"}, "in_quota": {"in_quota"},
     "give_back": {"released", "cancelled", "fee"}, "undo_give_back": {"undone"}, "no_show": {"forfeited"},
 }
 SIGN = {
+    "interrupted": -1, "lost": -1,
     "booked": 1, "extended": 1, "fee": 1, "cancelled": -1, "released": -1, "displaced": -1, "rebooked": -1,
     "forfeited": -1,
 }
 # By how much each act raises the version.
 STEPS = {
+    "interrupt": 1, "swap": 1,
     "extend": 1, "release": 1, "undo_release": 1, "cancel": 1, "move": 1, "undo_booking": 1, "undo_move": 1, "displaced": 1,
     "placed": 2, "brought_back": 1, "give_back": 1, "undo_give_back": 1, "no_show": 1,
 }
