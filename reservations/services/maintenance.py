@@ -170,7 +170,8 @@ def _write(found: Effect, reason: str, urgent: bool, by: Member, now: datetime) 
     audit.note(
         "announce_maintenance", made, actor=by, origin="page", now=now, reason=reason, urgent=urgent, end=end.isoformat(),
         cards={str(card_id): one.start.isoformat() for card_id, one in found.times.items()},
-        displaced=[one.pk for one in found.displaced], offers=[one.pk for one in found.offers], interrupted=[one.pk for one in found.interrupted],
+        displaced=[one.pk for one in found.displaced], offers=[one.pk for one in found.offers],
+        interrupted=[one.pk for one in found.interrupted],
     )
     for one in found.offers:
         offers.withdraw(one.pk, now=now, cause="maintenance")
