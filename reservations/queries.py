@@ -728,9 +728,7 @@ def _attendance(
     question, notice = said.get(question_key(row)), said.get(_placed_key(row.pk))
     allocations = list(row.allocations.all())
     places = tuple(
-        Place(
-            one.pk, one.gpu_id, one.gpu.host_id, str(one.gpu), one.first_seen, one.last_seen,
-        )
+        Place(one.pk, one.gpu_id, one.gpu.host_id, str(one.gpu), one.first_seen, one.last_seen)
         for one in allocations if one.given_back_at is None and one.status != Status.INTERRUPTED
     )
     asked = Asked(

@@ -241,7 +241,7 @@ def _ask_gate(attendance: Attendance, act: Act, policy: Policy, now: datetime, p
             start=start, end=counted.until, samples=counted.samples[place.gpu_id],
             clock_offset_s=reading.offset_s if reading else float("inf"),
             is_mixed=reading is not None and queries.is_mixed(reading.simulated),
-            in_maintenance=ledger.in_maintenance(place.gpu_id, Interval(start, now)), is_decided=is_decided,
+            in_maintenance=ledger.in_maintenance(place.gpu_id, Interval(attendance.start, now)), is_decided=is_decided,
         )
         answers.append(gate.ask(case, now=now, policy=policy, period=period))
     return min(answers, key=lambda answer: (answer.is_allowed, answer.coverage))

@@ -12,7 +12,7 @@ from ..rules import booking as rules
 from ..rules.interval import Interval
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refused, refuse
-from . import audit, changes, displacing, extension, fees, freed, outbox
+from . import audit, changes, displacing, extension, fees, freed, outbox, overruns
 from .held import (
     TINY,
     Held,
@@ -202,7 +202,8 @@ def _take_again(
     if refusals := list(_against(part, span, now)):
         raise Refused(refusals)
     for row in part.allocations:
-        row.save()
+        row.save()  # what ran on after it was given back runs within the reservation again
+        overruns.take_back(overruns.charges_before(row.pk, reservation.end), now, why="undo_give_back")
     fees.forgive(former, held.lab, now)
     _warm_up(reservation, since)
     FormerAllocation.objects.filter(pk__in=[row.pk for row in former]).delete()

@@ -19,7 +19,7 @@ from monitoring.services import presence as following
 from reservations import messages, obsolete, queries
 from reservations.models import Allocation, AuditEntry, Demerit, Gpu, Host, Lab, LedgerEntry, Member, Notification, Reservation
 from reservations.rules.lifecycle import Status
-from reservations.rules.policy import Policy
+from reservations.rules.policy import Policy, Scheduling
 from reservations.rules.quota import UNITS_PER_GPU_HOUR
 from reservations.services import booking, changes, extension, giveback, presence
 from reservations.services.delivery import Sender, due
@@ -124,7 +124,7 @@ def test_h2_nobody_by_thirty_minutes_is_a_no_show_with_its_point_and_the_first_t
     assert 1800 <= proof["counted_s"] <= 1860
     assert reasons() == ["allowed"]
     booking.reserve(
-        world.member("wu"), booking.BookingRequest((held.gpu_id,), None, NOON + 2 * HOUR), now=last + SECOND
+        world.member("wu"), booking.BookingRequest((held.gpu_id,), None, NOON + 2 * HOUR, "exploration"), now=last + SECOND
     )
 
 
@@ -579,7 +579,7 @@ def _second_card(world: World, held: Allocation) -> Gpu:
 
 
 def test_h5_an_extension_goes_on_beside_it(world: World, lin: Member, held: Allocation) -> None:
-    Lab.objects.update(policy=Policy(windows=()).to_json())
+    Lab.objects.update(policy=Policy(windows=(), mode=Scheduling.PERSON).to_json())
     extension.extend(held.reservation_id, END + HOUR, by=lin, version=None, now=NOON)
     sweep(play(world, NOON - MINUTE, LIMIT + MINUTE))
     assert (again(held).status, charged(lin)) == (Status.FORFEITED, 2)

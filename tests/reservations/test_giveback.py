@@ -14,7 +14,7 @@ from django.db import connection
 from django.test import Client
 
 from reservations import messages, obsolete, queries
-from reservations.models import Allocation, AuditEntry, CardState, Gpu, LedgerEntry, Member, Notification, Reservation
+from reservations.models import Allocation, AuditEntry, CardState, Gpu, LedgerEntry, Member, Notification, OverrunCharge, Reservation
 from reservations.rules.lifecycle import Status
 from reservations.rules.refusal import Code, Refused
 from reservations.services import booking, changes, conduct, extension, giveback, moving
@@ -291,6 +291,19 @@ def test_g3_taken_again_across_the_start_it_holds_from_the_start() -> None:
     take(made, two, now=at(1) + 3 * MINUTE)
     assert held(made) == [(one.pk, "active", at(1), at(4)), (two.pk, "active", at(1), at(4))]
     assert charged(lin) == 6
+
+
+def test_e3_i4_what_an_overrun_on_the_card_cost_meanwhile_is_returned_when_it_is_taken_again() -> None:
+    lab(overrun_grace_s=60)
+    lin, (one, two) = member(), cards(2)
+    made = reservation(lin, [one, two], None, 4)
+    give(made, two, now=at(1))
+    row = made.allocations.get(gpu=two)
+    kept = OverrunCharge.objects.create(allocation=row, ended=at(1), until=at(1) + 5 * MINUTE, units={"2026-11-30": 36_000_000})
+    take(made, two, now=at(1) + 6 * MINUTE)
+    kept.refresh_from_db()
+    assert kept.void_at == at(1) + 6 * MINUTE
+    assert sum(LedgerEntry.objects.filter(reason="overrun").values_list("units", flat=True)) == -36_000_000
 
 
 # --- all together -------------------------------------------------------------------------------------------------------
