@@ -14,7 +14,17 @@ from django.db import connection
 from django.test import Client
 
 from reservations import messages, obsolete, queries
-from reservations.models import Allocation, AuditEntry, CardState, Gpu, LedgerEntry, Member, Notification, OverrunCharge, Reservation
+from reservations.models import (
+    Allocation,
+    AuditEntry,
+    CardState,
+    Gpu,
+    LedgerEntry,
+    Member,
+    Notification,
+    OverrunCharge,
+    Reservation,
+)
 from reservations.rules.lifecycle import Status
 from reservations.rules.refusal import Code, Refused
 from reservations.services import booking, changes, conduct, extension, giveback, moving
