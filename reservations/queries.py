@@ -704,10 +704,13 @@ def attendances(now: datetime, only: Iterable[int] | None = None) -> list[Attend
     return [_attendance(row, owners[row.pk], said, zone) for row in found]
 
 
+# What tells a holder of a time or of cards that the system chose (D5, K5, G6).
+_TOLD_BY = (Notification.Kind.PLACED, Notification.Kind.SERVED, Notification.Kind.SWAPPED)
+
+
 def _said_of(found: Iterable[Reservation]) -> dict[str, Notification]:
     """The questions of these reservations, and the messages of what the system did, by their keys."""
-    by_system = [Notification.Kind.PLACED, Notification.Kind.SERVED, Notification.Kind.SWAPPED]
-    placed = Q(kind__in=by_system, reservation__in=[row.pk for row in found if row.placed_at is not None])
+    placed = Q(kind__in=_TOLD_BY, reservation__in=[row.pk for row in found if row.placed_at is not None])
     rows = Notification.objects.filter(placed | Q(key__in=[question_key(row) for row in found])).order_by("pk")
     # Of what the system did with a reservation the latest word counts.
     return {row.key if row.kind == Notification.Kind.CONFIRM else _placed_key(row.reservation_id): row for row in rows}

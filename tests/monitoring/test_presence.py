@@ -346,10 +346,13 @@ def test_h2_the_gates_answer_is_kept_when_it_changes(world: World, lin: Member, 
     ]
 
 
-def test_d5_k5_what_the_system_placed_carries_no_point_and_returns_all(world: World, lin: Member, held: Allocation) -> None:
+@pytest.mark.parametrize("kind", ["placed", "served", "swapped"])
+def test_d5_k5_what_the_system_placed_carries_no_point_and_returns_all(
+    world: World, lin: Member, held: Allocation, kind: str
+) -> None:
     Reservation.objects.update(placed_at=NOON - HOUR)
     Notification.objects.create(
-        key="placed:1", kind="placed", member=lin, reservation=held.reservation, due_at=NOON, state="sent",
+        key="told:1", kind=kind, member=lin, reservation=held.reservation, due_at=NOON, state="sent",
         sent_at=NOON - 10 * MINUTE,
     )
     last = play(world, NOON - MINUTE, NOON + 79 * MINUTE)
