@@ -27,6 +27,7 @@ from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Noti
 from .obsolete import cause_of, changed_by, ended_alone, ended_of, given_back_of, maintenance_of, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
+from .rules.interval import Interval
 from .rules.lifecycle import Status
 from .services import extension
 
@@ -147,7 +148,7 @@ def _ending(row: Notification, lab: LabFacts, now: datetime) -> Words:
         Fact(pgettext("fact", "Next"), _next_lines(following, reservation, now)),
         _extension(longest),
     )
-    counts = _counts_from(following, reservation, end, lab)
+    counts = _counts_from(rows, following, reservation, end, lab)
     follows = (
         _("At the end the cards are no longer yours, but LabGPU ends no process."),
         _still_running(near(counts, now), lab.policy.overrun_points),
@@ -273,7 +274,7 @@ def _overrun(row: Notification, lab: LabFacts, now: datetime) -> Words:
     ended = alone[0].end if alone else reservation.ended_at or reservation.end
     longest = None if alone else extension.longest_end(reservation, now=now)
     following = _following(rows, reservation, ended)
-    counts = _counts_from(following, reservation, ended, lab)
+    counts = _counts_from(rows, following, reservation, ended, lab)
     points = lab.policy.overrun_points
     cards, when = cards_line(rows), near(counts, now)
     said = {"cards": cards, "ended": near(ended, now), "counts": when, "n": points}
@@ -798,13 +799,14 @@ def _next_lines(
 
 
 def _counts_from(
-    following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation, end: datetime, lab: LabFacts
+    rows: Sequence[Allocation], following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation,
+    end: datetime, lab: LabFacts,
 ) -> datetime:
-    """From when an overrun counts: after the grace where somebody else has the card next, else later (I4)."""
+    """From when an overrun counts: after the grace where somebody else has the card next or waits for it, else later (I4)."""
     later = end + timedelta(seconds=max(lab.policy.overrun_unwaited_s, lab.policy.overrun_grace_s))
     waited = any(
         holding.holder_id != reservation.holder_id and holding.interval.start < later for _, holding in following
-    )
+    ) or queries.somebody_waits([row.gpu_id for row in rows], Interval(end, later), end, besides=reservation.holder_id)
     return end + lab.policy.grace if waited else later
 
 

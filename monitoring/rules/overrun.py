@@ -44,9 +44,11 @@ class Finding:
 
 def follow(
     tenure: Tenure, tenures: Sequence[Tenure], looks: Sequence[Look], track: Track, *,
-    now: datetime, policy: Policy, period: timedelta,
+    now: datetime, policy: Policy, period: timedelta, on_waitlist: bool = False,
 ) -> Finding:
     """Judges one tenure by the card's recent looks (in order of time, each instant once).
+
+    `on_waitlist`: somebody else waits for such a card, which counts like somebody who has it next (I4).
 
     What counts are looks of the grace's end or later, by their own time: a sample repeated or sent late proves nothing.
     Which process it is does not matter, so relaunching is no way out; whose it is must be sure.
@@ -68,7 +70,7 @@ def follow(
     in_time = counting[0].at <= tenure.end + timedelta(seconds=policy.overrun_first_sight_s)
     if not track.is_open and not in_time:
         return Finding()
-    waited_for = any(one.member_id != tenure.member_id and one.holds_at(newest) for one in tenures)
+    waited_for = on_waitlist or any(one.member_id != tenure.member_id and one.holds_at(newest) for one in tenures)
     long_enough = newest >= tenure.end + timedelta(seconds=policy.overrun_unwaited_s)
     return Finding(
         warns=not track.is_open, opens=not track.is_open, counts=not track.is_counted and (waited_for or long_enough),

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
+from reservations import queries as ledger
 from reservations.models import Allocation, CardState, Demerit, Reservation
 from reservations.rules.interval import Interval
 from reservations.services import conduct, locking, sightings
@@ -76,9 +77,20 @@ def _findings(card: CardWatch, watch: HostWatch, now: datetime, period: timedelt
         finding = overrun.follow(
             tenure, card.facts.tenures, card.facts.looks, track, now=now, policy=watch.policy, period=period
         )
+        if finding.first_sight and not (finding.counts or track.is_counted) and _somebody_waits(card, tenure, now):
+            finding = overrun.follow(
+                tenure, card.facts.tenures, card.facts.looks, track, now=now, policy=watch.policy, period=period,
+                on_waitlist=True,
+            )
         if track.is_open or finding.warns or finding.opens or finding.counts or finding.closes:
             found.append((card, tenure, finding))
     return found
+
+
+def _somebody_waits(card: CardWatch, tenure: Tenure, now: datetime) -> bool:
+    """Whether somebody else waits for such a card now (I4)."""
+    instant = Interval(now, now + timedelta(microseconds=1))
+    return ledger.somebody_waits([card.gpu_id], instant, now, besides=tenure.member_id)
 
 
 # --- telling the ledger ---------------------------------------------------------------------------------------------
@@ -177,7 +189,8 @@ def _count(card: CardWatch, tenure: Tenure, watch: HostWatch, now: datetime, per
         tenures = queries.tenures_on([card.gpu_id], tenure.start, now)[card.gpu_id]
         track = overrun.Track(incident.closed_at is None, False, incident.first_sight)
         finding = overrun.follow(
-            tenure, tenures, card.facts.looks, track, now=now, policy=watch.policy, period=period
+            tenure, tenures, card.facts.looks, track, now=now, policy=watch.policy, period=period,
+            on_waitlist=_somebody_waits(card, tenure, now),
         )
         if not finding.counts:
             return

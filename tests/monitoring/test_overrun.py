@@ -12,7 +12,7 @@ from monitoring.models import GateEntry, Incident
 from monitoring.services import judge as judging
 from reservations.models import Allocation, Demerit, Gpu, Host, HostAccount, Lab, Member, Notification
 from reservations.rules.lifecycle import Status
-from reservations.services import booking, changes, extension
+from reservations.services import booking, changes, extension, waitlist
 from tests.monitoring.world import NOON, PERIOD, World, process
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -404,3 +404,21 @@ def test_j1_an_overrun_on_all_cards_of_a_reservation_is_one_offence(pair: Pair) 
     world.play(NOON - MINUTE, THIRD + 6 * PERIOD)
     assert Demerit.objects.filter(member=pair.ann).count() == 1
     assert Incident.objects.filter(gpu__host__name="two", counted_at=None).count() == 0
+
+
+def test_i4_who_stays_on_while_somebody_is_on_the_waitlist_is_counted_at_once(alone: Pair) -> None:
+    wanted = booking.BookingRequest((), None, NOON + 12 * HOUR, count=1)
+    waitlist.join(alone.bo, waitlist.WishRequest(wanted, 4 * HOUR, NOON + 12 * HOUR, mode="ask"), now=NOON - HOUR)
+    alone.world.play(NOON - MINUTE, THIRD - PERIOD)
+    assert not Demerit.objects.exists()
+    alone.world.play(THIRD, THIRD)
+    demerit = Demerit.objects.get()
+    assert (demerit.member, demerit.evidence["waiting"]) == (alone.ann, True)
+
+
+def test_i4_who_waits_for_the_card_himself_or_for_another_day_hurries_nobody(alone: Pair) -> None:
+    for member, earliest in ((alone.ann, None), (alone.bo, NOON + 4 * HOUR)):
+        wanted = booking.BookingRequest((), None, NOON + 12 * HOUR, count=1)
+        waitlist.join(member, waitlist.WishRequest(wanted, 4 * HOUR, NOON + 12 * HOUR, earliest), now=NOON - HOUR)
+    alone.world.play(NOON - MINUTE, THIRD + MINUTE)
+    assert not Demerit.objects.exists()
