@@ -10,7 +10,9 @@ from django.db.models import Model
 from ..models import AuditEntry, Member
 
 # What says something about a reservation and changes nothing that it holds.
-WORDS_ONLY = ("confirm", "keep", "wish")
+WORDS_ONLY = (
+    "confirm", "keep", "wish", "invite_collaborator", "accept_collaboration", "decline_collaboration", "remove_collaborator",
+)
 
 
 def note(

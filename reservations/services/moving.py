@@ -20,7 +20,6 @@ from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, r
 from .placing import allocate, facts_for, on_reserve
 
 _UNDONE = ("undo_booking", "undo_move")
-COLLABORATION = ("invite_collaborator", "accept_collaboration", "decline_collaboration", "remove_collaborator")
 
 
 def move(
@@ -172,5 +171,4 @@ def _last_act(reservation_id: int) -> AuditEntry | None:
     """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act, and
     who works with whom on its cards changes nothing that an undo restores."""
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
-    beside = [str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY, *COLLABORATION]
-    return rows.exclude(verb__in=beside).order_by("-pk").first()
+    return rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY]).order_by("-pk").first()

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -292,10 +292,15 @@ def lab() -> World:
         for table, rows in kept.items():
             if rows:
                 values = ", ".join(["%s"] * len(rows[0]))
-                cursor.executemany(f'INSERT INTO "{table}" VALUES ({values})', rows)
+                cursor.executemany(f'INSERT INTO "{table}" VALUES ({values})', [[_sent(one) for one in row] for row in rows])
     world = copy.deepcopy(world)
     world.freeze()  # anew: what was there before may have other keys now
     return world
+
+
+def _sent(value: Any) -> Any:
+    """A value as a database takes it: SQLite gives times of day and takes none."""
+    return value.isoformat() if isinstance(value, time) else value
 
 
 def _raw() -> Rows:
