@@ -12,7 +12,7 @@ from tests.monitoring.world import NOON, World
 
 @pytest.fixture
 def lab(db: None) -> Lab:
-    return Lab.objects.create(pk=1, name="lab", set_up_at=NOON - timedelta(days=30))
+    return Lab.objects.create(pk=1, name="lab", set_up_at=NOON - timedelta(days=30), policy={"mode": "person"})
 
 
 @pytest.fixture
