@@ -29,7 +29,7 @@ def request(
 ) -> DeadlineGrant:
     """Asks for a grant of `card_hours` (elapsed hours x cards) over these lab days; who decides is told.
 
-    Raises `Refused`: not of the project, no reason, days that are over, too many or after the deadline.
+    The same request by the same member, while it waits, is the same press again. Raises `Refused`: not of the project, no reason, days that are over, too many or after the deadline.
     """
     with locking.hold(members=[by.pk], projects=[project_id]):
         lab = queries.lab_facts()
@@ -45,10 +45,13 @@ def request(
             raise Refused(refusals)
         if card_hours < 1:
             raise ValueError("a grant has a budget of 1 hour x card or more")
-        grant = DeadlineGrant.objects.create(
-            project=project, deadline=deadline, reason=reason.strip(), budget=card_hours * 3600, first_day=first_day,
-            last_day=last_day, requested_by=by, requested_at=now,
-        )
+        asked = {
+            "project": project, "deadline": deadline, "reason": reason.strip(), "budget": card_hours * 3600,
+            "first_day": first_day, "last_day": last_day, "requested_by": by,
+        }
+        if waiting := DeadlineGrant.objects.filter(**asked, state=State.REQUESTED).first():
+            return waiting
+        grant = DeadlineGrant.objects.create(**asked, requested_at=now)
         audit.note(
             "request_grant", grant, actor=by, origin=origin, now=now, reason=reason.strip(), project=project.pk,
             deadline=deadline.isoformat(), first_day=first_day.isoformat(), last_day=last_day.isoformat(),

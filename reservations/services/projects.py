@@ -86,6 +86,7 @@ def give_hours(
 ) -> HourGrant:
     """Gives a member or a project one-off hours from now until the end of a lab day, with a reason (E5).
 
+    The same gift by the same admin, while it lasts, is the same press again and returns what was given the first time.
     Raises `Refused`: not an admin, no reason, a day that is over. ValueError for both owners or none, or no hours.
     """
     if not permissions.may(by, Action.ADMINISTER):
@@ -100,6 +101,12 @@ def give_hours(
     with locking.hold(
         members=[] if member_id is None else [member_id], projects=[] if project_id is None else [project_id]
     ):
+        gift = {
+            "member": member_id, "project": project_id, "units": allowance_units(hours), "reason": reason.strip(),
+            "ends_at": end, "given_by": by,
+        }
+        if given := HourGrant.objects.filter(**gift).first():
+            return given
         grant = HourGrant.objects.create(
             member_id=member_id, project_id=project_id, units=allowance_units(hours), reason=reason.strip(), starts_at=now,
             ends_at=end, given_by=by,

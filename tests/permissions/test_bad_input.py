@@ -47,6 +47,10 @@ OURS = {
     "undo-give-back": ("member", "own"),
     "extend": ("member", "own"), "move": ("member", "own"), "again": ("member", "own"), "instead": ("member", "own"),
     "undo-booking": ("member", "own"), "link": ("anonymous", "extend"),
+    "projects": ("admin", ""), "project-change": ("admin", "other"), "project-member-add": ("admin", "other"),
+    "project-hours": ("admin", "other"), "member-hours": ("admin", "other"), "member-leave": ("admin", "other"),
+    "grant-request": ("member", "own"), "grant-decide": ("member", "led"), "grant-revoke": ("member", "own"),
+    "collaborator-invite": ("member", "own"), "house-rules-text": ("admin", ""),
     "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
     "join": ("anonymous", "open"), "set-language": ("member", ""), "member-invite": ("admin", ""), "host-add": ("admin", ""),
     "host-reader": ("admin", "there"), "card-add": ("admin", "there"), "card-service": ("admin", "there"),
@@ -69,6 +73,11 @@ STRICT: dict[str, dict[str, set[str]]] = {
     "instead": {"card": set(), "start": BLANK, "end": set()},
     "link": {"do": set(), "end": set()},
     "case-rule": {"outcome": set(), "version": set()},
+    "projects": {"advisor": DIGITS}, "project-change": {"advisor": DIGITS}, "project-member-add": {"member": DIGITS},
+    "project-hours": {"hours": DIGITS, "last_day": set()}, "member-hours": {"hours": DIGITS, "last_day": set()},
+    "member-leave": {"successor": {*BLANK, *DIGITS}},
+    "grant-request": {"deadline": set(), "first_day": set(), "last_day": set(), "card_hours": DIGITS},
+    "grant-decide": {"outcome": set()}, "collaborator-invite": {"member": set()},
     "join": {"email": set(), "language": set(), "password": set(BAD) - {"", "1.5", "0"}},
     "set-language": {"language": set()},
     "member-invite": {"role": set(), "uses": DIGITS, "days": DIGITS},
@@ -169,7 +178,7 @@ def test_a_spoilt_field_is_refused_or_is_text(route: str) -> None:
 # Fields without which the form is still whole.
 _MAY_LACK = {
     "book": {"start", "note"}, "host-add": {"has_reader"}, "card-service": {"reason"}, "member": {"is_active"}, "extend": {"key"},
-    "card-add": {"memory"},
+    "project-change": {"is_open"}, "house-rules-text": {"text"}, "card-add": {"memory"},
 }
 
 
