@@ -29,7 +29,8 @@ def request(
 ) -> DeadlineGrant:
     """Asks for a grant of `card_hours` (elapsed hours x cards) over these lab days; who decides is told.
 
-    The same request by the same member, while it waits, is the same press again. Raises `Refused`: not of the project, no reason, days that are over, too many or after the deadline.
+    The same request by the same member, while it waits, is the same press again. Raises `Refused`: not of the project, no
+    reason, days that are over, too many or after the deadline.
     """
     with locking.hold(members=[by.pk], projects=[project_id]):
         lab = queries.lab_facts()
