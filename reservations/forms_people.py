@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from typing import Any
 from zoneinfo import available_timezones
 
 from django import forms
 from django.conf import settings
 from django.contrib.auth.password_validation import password_validators_help_text_html, validate_password
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.utils.translation import get_language_info
 from django.utils.translation import gettext_lazy as _
 
@@ -23,6 +24,14 @@ PLAIN_TEXT = RegexValidator(
     "[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", _("Leave out line breaks and control characters."),
     inverse_match=True,
 )
+
+
+def date_field(label: Any, **kwargs: Any) -> forms.DateField:
+    """A day as browsers send it, in a century in which a lab may have one."""
+    return forms.DateField(
+        label=label, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"), input_formats=["%Y-%m-%d"],
+        validators=[MinValueValidator(date(2000, 1, 1)), MaxValueValidator(date(2099, 12, 31))], **kwargs,
+    )
 
 
 def _name_field(label: Any, autocomplete: str, **kwargs: Any) -> forms.CharField:
@@ -126,8 +135,8 @@ class MemberForm(forms.Form):
         label=_("May sign in"), required=False,
         help_text=_("Without it they are signed out everywhere at once. Their reservations and their record stay."),
     )
-    ends_on = forms.DateField(
-        label=_("Last day in the lab"), required=False, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
+    ends_on = date_field(
+        _("Last day in the lab"), required=False,
         help_text=_("Reservations end by its midnight; then they leave the lab by themselves. Empty: no end."),
     )
 

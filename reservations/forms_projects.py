@@ -8,14 +8,10 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from .forms_people import PLAIN_TEXT
+from .forms_people import PLAIN_TEXT, date_field
 from .models import Member
 from .services import houserules
 from .services.projects import MOST_HOURS
-
-
-def _date_field(label: Any, **kwargs: Any) -> forms.DateField:
-    return forms.DateField(label=label, widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"), **kwargs)
 
 
 def _reason_field(help_text: Any) -> forms.CharField:
@@ -83,16 +79,16 @@ class HoursForm(forms.Form):
     """Hours given once."""
 
     hours = forms.IntegerField(label=_("GPU-hours"), min_value=1, max_value=MOST_HOURS)
-    last_day = _date_field(_("Usable until"), help_text=_("The last day on which they can be used."))
+    last_day = date_field(_("Usable until"), help_text=_("The last day on which they can be used."))
     reason = _reason_field(_("Everybody in the project reads it."))
 
 
 class GrantForm(forms.Form):
     """A request for a deadline grant."""
 
-    deadline = _date_field(_("Date of the deadline"))
-    first_day = _date_field(_("First day"))
-    last_day = _date_field(_("Last day"), help_text=_("The deadline itself at the latest."))
+    deadline = date_field(_("Date of the deadline"))
+    first_day = date_field(_("First day"))
+    last_day = date_field(_("Last day"), help_text=_("The deadline itself at the latest."))
     card_hours = forms.IntegerField(
         label=_("Budget, hours × cards"), min_value=1, max_value=MOST_HOURS,
         help_text=_("Two cards for ten hours are 20, whatever the hours cost."),

@@ -63,6 +63,7 @@ OURS = {
 # Fields that are no free text, and which of the bad values they may take after all.
 BLANK = {"", "   ", "\u2028"}
 DIGITS = {"٣", "1_0"}  # three and ten, as Python reads them
+A_DAY = {"2026-12-01"}
 STRICT: dict[str, dict[str, set[str]]] = {
     "book": {"card": set(), "start": BLANK, "end": set(), "tier": set(), "purpose": set(), "key": {"2026-12-01", "1" + "0" * 30}},
     "release": {"version": set()}, "undo-release": {"version": set()}, "cancel": {"version": set()},
@@ -74,9 +75,9 @@ STRICT: dict[str, dict[str, set[str]]] = {
     "link": {"do": set(), "end": set()},
     "case-rule": {"outcome": set(), "version": set()},
     "projects": {"advisor": DIGITS}, "project-change": {"advisor": DIGITS}, "project-member-add": {"member": DIGITS},
-    "project-hours": {"hours": DIGITS, "last_day": set()}, "member-hours": {"hours": DIGITS, "last_day": set()},
+    "project-hours": {"hours": DIGITS, "last_day": A_DAY}, "member-hours": {"hours": DIGITS, "last_day": A_DAY},
     "member-leave": {"successor": {*BLANK, *DIGITS}},
-    "grant-request": {"deadline": set(), "first_day": set(), "last_day": set(), "card_hours": DIGITS},
+    "grant-request": {"deadline": set(), "first_day": A_DAY, "last_day": A_DAY, "card_hours": DIGITS},
     "grant-decide": {"outcome": set()}, "collaborator-invite": {"member": set()},
     "join": {"email": set(), "language": set(), "password": set(BAD) - {"", "1.5", "0"}},
     "set-language": {"language": set()},
@@ -178,7 +179,8 @@ def test_a_spoilt_field_is_refused_or_is_text(route: str) -> None:
 # Fields without which the form is still whole.
 _MAY_LACK = {
     "book": {"start", "note"}, "host-add": {"has_reader"}, "card-service": {"reason"}, "member": {"is_active"}, "extend": {"key"},
-    "project-change": {"is_open"}, "house-rules-text": {"text"}, "card-add": {"memory"},
+    "project-change": {"is_open"}, "house-rules-text": {"text"}, "wishes": {"release_when_done"}, "instead": {"start"},
+    "card-add": {"memory"},
 }
 
 

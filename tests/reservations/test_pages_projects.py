@@ -115,6 +115,7 @@ def test_an_admin_makes_a_project_its_advisor_adds_members_and_hours_are_given()
     assert [row.member for row in vision.members.all()] == [lin]
     given = {"hours": "10", "last_day": "2026-12-06", "reason": "a course"}
     assert boss.post(f"/projects/{vision.pk}/hours", given | {"reason": ""}).status_code == 422
+    assert boss.post(f"/projects/{vision.pk}/hours", given | {"last_day": "9999-12-31"}).status_code == 422
     assert boss.post(f"/projects/{vision.pk}/hours", given).status_code == 303
     assert boss.post(f"/members/{lin.pk}/hours", given).status_code == 303
     assert HourGrant.objects.count() == 2
