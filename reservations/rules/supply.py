@@ -58,10 +58,14 @@ def taken(held_by: Holding, label: str, instead: Alternative | None = None) -> R
 
 
 def kept_refusals(ask: Ask, facts: Facts, held: Interval) -> Iterator[Refusal]:
-    """Named cards that go to somebody who waits first (K5), or on which a walk-in is not renewed (D2)."""
+    """Named cards that go to somebody who waits first (K5), or on which a walk-in is not renewed (D2).
+
+    What somebody holds already is refused for that: between serving one and the end of the round it may be both.
+    """
     found: dict[int, Kept] = {}
+    free = set(ask.card_ids) - {one.card_id for one in facts.holdings if one.interval.overlaps(held)}
     for one in facts.kept:
-        if one.card_id in set(ask.card_ids) and one.interval.overlaps(held) and (one.until or one.is_renewal):
+        if one.card_id in free and one.interval.overlaps(held) and (one.until or one.is_renewal):
             found.setdefault(one.card_id, one)
     for card_id, one in sorted(found.items()):
         card = facts.cards.get(card_id)
