@@ -399,6 +399,12 @@ def grant_interval(grant: DeadlineGrant, zone: ZoneInfo) -> Interval:
     return Interval(day_start(grant.first_day, zone), day_start(grant.last_day + timedelta(days=1), zone))
 
 
+def is_granted(project_ids: Collection[int], lab: LabFacts, now: datetime) -> bool:
+    """Whether one of these projects has a deadline grant that has not run out."""
+    rows = DeadlineGrant.objects.filter(project__in=list(project_ids), state=DeadlineGrant.State.GRANTED)
+    return bool(project_ids) and any(grant_interval(row, lab.zone).end > now for row in rows)
+
+
 def tier_grants(project_id: int, zone: ZoneInfo, now: datetime) -> list[TierGrant]:
     """The project's deadline grants that have not run out."""
     rows = DeadlineGrant.objects.filter(project=project_id, state=DeadlineGrant.State.GRANTED)

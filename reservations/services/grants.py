@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-
-from django.db.models import Q
 
 from .. import permissions, queries
 from ..models import Allocation, DeadlineGrant, Member, Notification, Project, Reservation
@@ -63,31 +62,45 @@ def request(
         return grant
 
 
-def needs_arbiter(grant: DeadlineGrant, lab: LabFacts) -> bool:
-    """Whether it follows another grant of the project within the policy's days: the second needs an arbiter (C2)."""
-    others = DeadlineGrant.objects.filter(project=grant.project_id).exclude(pk=grant.pk)
-    rows = others.filter(Q(state=State.GRANTED) | Q(state=State.REVOKED)).exclude(decided_by=None)
-    former = [
-        rules.Days(row.first_day, min(row.last_day, local_date(row.ended_at, lab.zone)) if row.ended_at else row.last_day)
-        for row in rows
-    ]
-    return rules.is_second(rules.Days(grant.first_day, grant.last_day), former, lab.policy)
-
-
 def deciders(grant: DeadlineGrant, lab: LabFacts, now: datetime) -> list[Member]:
-    """Who may decide a request: the project's advisor; an arbiter where the advisor asked, has left or must not.
+    """Who may decide a request: see `deciders_of`."""
+    return deciders_of([grant], lab, now)[grant.pk]
 
-    Nobody who asked for it. With no such arbiter for 24 hours an admin who is not involved (B3).
+
+def deciders_of(requests: Sequence[DeadlineGrant], lab: LabFacts, now: datetime) -> dict[int, list[Member]]:
+    """Who may decide each of these requests, by its id: the project's advisor; an arbiter where the project had another grant
+    within the policy's days (C2), or where the advisor asked or has left.
+
+    Nobody who asked for it. With no such arbiter for 24 hours an admin who is not involved (B3). Needs `project.advisor`. As
+    many reads for many as for one.
     """
-    advisor = grant.project.advisor
-    if not needs_arbiter(grant, lab) and advisor.is_approved and advisor.pk != grant.requested_by_id:
-        return [advisor]
-    people = Member.objects.filter(is_active=True, approval=Member.Approval.APPROVED).exclude(pk=grant.requested_by_id)
-    arbiters = list(people.filter(is_arbiter=True))
-    if arbiters:
-        return arbiters
-    waited = now >= grant.requested_at + timedelta(seconds=lab.policy.no_arbiter_s)
-    return list(people.filter(is_admin=True).exclude(pk=advisor.pk)) if waited else []
+    former = _former(requests, lab)
+    judges = None
+    found: dict[int, list[Member]] = {}
+    for one in requests:
+        advisor = one.project.advisor
+        second = rules.is_second(
+            rules.Days(one.first_day, one.last_day), [days for pk, days in former[one.project_id] if pk != one.pk], lab.policy
+        )
+        if not second and advisor.is_approved and advisor.pk != one.requested_by_id:
+            found[one.pk] = [advisor]
+            continue
+        judges = judges if judges is not None else [row for row in queries.members_in() if row.is_arbiter or row.is_admin]
+        able = [row for row in judges if row.pk != one.requested_by_id]
+        waited = now >= one.requested_at + timedelta(seconds=lab.policy.no_arbiter_s)
+        admins = [row for row in able if row.is_admin and row.pk != advisor.pk] if waited else []
+        found[one.pk] = [row for row in able if row.is_arbiter] or admins
+    return found
+
+
+def _former(requests: Sequence[DeadlineGrant], lab: LabFacts) -> defaultdict[int, list[tuple[int, rules.Days]]]:
+    """The grants that the projects of these requests were given, by project; one that was ended early to that day."""
+    found: defaultdict[int, list[tuple[int, rules.Days]]] = defaultdict(list)
+    rows = DeadlineGrant.objects.filter(project__in={one.project_id for one in requests}).exclude(decided_by=None)
+    for row in rows.filter(state__in=[State.GRANTED, State.REVOKED]):
+        last = min(row.last_day, local_date(row.ended_at, lab.zone)) if row.ended_at else row.last_day
+        found[row.project_id].append((row.pk, rules.Days(row.first_day, last)))
+    return found
 
 
 def decide(

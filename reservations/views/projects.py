@@ -172,11 +172,16 @@ def hour_rows(rows: list[HourGrant]) -> list[dict[str, Any]]:
 
 def _grant_rows(request: LabRequest, rows: list[DeadlineGrant], bound: _Bound | None = None) -> list[GrantRow]:
     used = queries.grant_used([row.pk for row in rows])
+    waiting = [
+        row for row in rows
+        if row.state == DeadlineGrant.State.REQUESTED and not service.is_over(row, request.lab, request.now)
+    ]
+    deciders = service.deciders_of(waiting, request.lab, request.now) if waiting else {}
     found = []
     for row in rows:
         over = service.is_over(row, request.lab, request.now)
-        waits = row.state == DeadlineGrant.State.REQUESTED and not over
-        who = service.deciders(row, request.lab, request.now) if waits else []
+        waits = row in waiting
+        who = deciders.get(row.pk, [])
         live = row.state == DeadlineGrant.State.GRANTED and not over
         found.append(
             GrantRow(

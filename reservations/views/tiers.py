@@ -13,7 +13,7 @@ from ..rules.projects import Scheduling
 
 def open_tiers(projects: Mapping[int, str], policy: Policy, request: HttpRequest) -> list[str]:
     """The tiers to choose from: those that need a grant only with one in force, and without any project what is left."""
-    granted = any(queries.tier_grants(pk, request.lab.zone, request.now) for pk in projects)
+    granted = queries.is_granted(projects, request.lab, request.now)
     tiers = [code for code in policy.tiers if granted or code not in policy.granted_tiers]
     if not projects and policy.mode == Scheduling.MIXED:
         tiers = [code for code in tiers if code in policy.free_tiers]

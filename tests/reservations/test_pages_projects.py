@@ -147,18 +147,20 @@ def test_c2_a_grant_is_asked_for_decided_and_ended_on_the_projects_page(client: 
 
 def test_the_list_of_projects_asks_for_as_little_with_many_as_with_few(client: Client, lin: Member) -> None:
     counts = []
-    for number in (1, 6):
+    arbiter()
+    for number in (2, 6):
         for _ in range(number):
             one = project("", lin)
             grants.request(
                 one.pk, deadline=date(2026, 12, 9), reason="x", card_hours=1, first_day=date(2026, 12, 1),
                 last_day=date(2026, 12, 9), by=one.advisor, now=NOW,
             )
-            DeadlineGrant.objects.update(state="granted")
-        with CaptureQueriesContext(connection, ) as found:
-            assert client.get("/projects/").status_code == 200
+        DeadlineGrant.objects.filter(pk=DeadlineGrant.objects.order_by("pk")[0].pk).update(state="granted")
+        with CaptureQueriesContext(connection) as found:
+            for page in ("/projects/", "/book"):
+                assert client.get(page).status_code == 200
         counts.append(len(found))
-    assert counts[0] == counts[1]
+    assert counts[0] == counts[1] <= 24
 
 
 @pytest.mark.parametrize("address", ["/projects/999999999999999999999999/", "/projects/0/"])
