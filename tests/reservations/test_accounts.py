@@ -272,7 +272,10 @@ def test_the_admin_has_no_page_for_sessions_addresses_and_groups(lab: Any, clien
 def test_a_repair_in_the_admin_is_audited_and_cannot_make_an_admin(lab: Any, client: Client) -> None:
     client.force_login(make.admin())
     member = make.member("Old")
-    form = {"email": member.email, "name": "New", "role": "phd", "language": "", "zone": "", "is_admin": "on"}
+    form = {
+        "email": member.email, "name": "New", "role": "phd", "language": "", "zone": "", "is_admin": "on", "quiet_from": "23:00",
+        "quiet_to": "08:00",
+    }
     assert client.post(f"/admin/reservations/member/{member.pk}/change/", form).status_code == 302
     member.refresh_from_db()
     assert (member.name, member.is_admin) == ("New", False)

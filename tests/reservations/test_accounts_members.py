@@ -214,5 +214,5 @@ def test_a_members_page_asks_as_often_for_one_account_as_for_three(
     for number in range(count):
         host = make.host()
         people.add_account(member.pk, host_id=host.pk, unix_name="u", uid=100 + number, by=admin, now=timezone.now())
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(10):
         assert boss.get(reverse("member", args=[member.pk])).status_code == 200
