@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 
 from reservations import queries
-from reservations.models import Allocation, Gpu, LedgerEntry, Member, Pool, Reservation
+from reservations.models import Allocation, FreedSlot, Gpu, LedgerEntry, Member, Pool, Reservation
 from reservations.rules.refusal import Refused
 from reservations.rules.week import NoSuchLocalTime, typed_instant
 from reservations.services import booking, changes, elastic, extension, moving
@@ -60,6 +60,7 @@ class Play:
             self._set_up()
             for number in range(STEPS):
                 self.pass_time()
+                FreedSlot.objects.all().delete()  # the waitlist's rounds, D6's offers among them, are not played
                 difference = self.step() or (self.compare() if number % 10 == 9 else "")
                 if difference:
                     return [*self.told, f"now {self.now}: {difference}"]
