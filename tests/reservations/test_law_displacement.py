@@ -310,9 +310,10 @@ def test_d6_who_cancels_what_displaced_somebody_displaces_nobody_for_seven_days(
     changes.cancel(new.pk, by=strong, version=None, now=at(1))
     strong.refresh_from_db()
     assert strong.no_displacing_until == at(1) + timedelta(days=7)
-    explored(factories.member(), card)
+    later = at(1.1)  # until then it is kept for who was displaced
+    explored(factories.member(), card, now=later)
     with pytest.raises(Refused) as refused:
-        factories.reservation(strong, [card], START, END)
+        factories.reservation(strong, [card], START, END, now=later)
     assert refused.value.codes == [Code.CARD_TAKEN, Code.NO_DISPLACING]
 
 

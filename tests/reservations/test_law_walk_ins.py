@@ -194,7 +194,7 @@ def test_d2_the_free_hours_are_each_members_own() -> None:
 
 
 def test_d2_e2_only_what_is_not_free_needs_room_in_the_allowance() -> None:
-    lab(balanced=True, walk_in_free_hours=3, roles={"phd": {"weekly_hours": 0}})
+    lab(balanced=True, walk_in_free_hours=3, elastic=False, roles={"phd": {"weekly_hours": 0}})
     lin, gpus = member(), cards(1)
     with pytest.raises(Refused) as caught:
         reservation(lin, gpus, None, 4)
