@@ -33,7 +33,7 @@ from ..services.locking import Busy
 
 # Presses of one link in a minute. A repeat of what was done is answered before it is counted.
 PRESSES, PRESSES_S = 60, 60
-_BUSY_TRIES = 3
+_BUSY_TRIES = 6
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _RIGHTS = {
     LinkAction.RELEASE: permissions.Action.RELEASE, LinkAction.EXTEND: permissions.Action.EXTEND,
