@@ -95,6 +95,8 @@ def _equal(request: HttpRequest, reservation: Reservation) -> dict[str, Any]:
     """Whether cards were taken from it that can still be made good, and by which."""
     if reservation.end <= request.now or not may(request.user, Action.TAKE_EQUAL, reservation):
         return {}
+    if all(row.status != Status.INTERRUPTED for row in reservation.allocations.all()):  # read with the page's own rows
+        return {}
     found = replacing.equal_cards(reservation, now=request.now)
     if found is None:
         return {}
