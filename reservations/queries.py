@@ -86,16 +86,23 @@ def lab_facts() -> LabFacts:
 
 def pool_mates(card_ids: Iterable[int]) -> list[int]:
     """These cards, and all that serve in their pools: what sums over a pool rest on (G4, G7)."""
+    return list(_mates(card_ids).order_by("pk").values_list("pk", flat=True))
+
+
+def _mates(card_ids: Iterable[int]) -> QuerySet[Gpu]:
     wanted = list(card_ids)
     pools = Gpu.objects.filter(pk__in=wanted).values("pool")
-    rows = Gpu.objects.filter(Q(pk__in=wanted) | Q(pool__in=pools, service=Gpu.Service.IN_SERVICE))
-    return list(rows.order_by("pk").values_list("pk", flat=True))
+    return Gpu.objects.filter(Q(pk__in=wanted) | Q(pool__in=pools, service=Gpu.Service.IN_SERVICE))
 
 
 def serving_cards(pool_id: int | None) -> list[int]:
     """The cards in service, of one pool or of all."""
+    return list(_serving(pool_id).order_by("pk").values_list("pk", flat=True))
+
+
+def _serving(pool_id: int | None) -> QuerySet[Gpu]:
     rows = Gpu.objects.filter(service=Gpu.Service.IN_SERVICE)
-    return list((rows.filter(pool=pool_id) if pool_id is not None else rows).order_by("pk").values_list("pk", flat=True))
+    return rows if pool_id is None else rows.filter(pool=pool_id)
 
 
 def named(found: Mapping[int, Card], card_ids: Iterable[int]) -> dict[int, Card]:
@@ -108,8 +115,21 @@ LARGE_POOL = 4  # pools of as many cards have the policy's reserve and quick car
 
 def pools(pool_ids: Sequence[int], lab: LabFacts) -> dict[int, PoolFacts]:
     """What decisions need of these pools: who serves, reserve and quick cards, and the windows that apply."""
+    rows = Gpu.objects.filter(pool__in=pool_ids, service=Gpu.Service.IN_SERVICE).values_list("pool", "pk")
+    return _pools(pool_ids, rows, lab)
+
+
+def pools_of(found: Mapping[int, Card], lab: LabFacts) -> dict[int, PoolFacts]:
+    """What decisions need of the pools of these cards, among which are all that serve in them."""
+    return _pools(
+        sorted({card.pool_id for card in found.values()}),
+        [(card.pool_id, card.id) for card in found.values() if card.in_service], lab,
+    )
+
+
+def _pools(pool_ids: Sequence[int], in_service: Iterable[tuple[int, int]], lab: LabFacts) -> dict[int, PoolFacts]:
     serving: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids}
-    for pool_id, card_id in Gpu.objects.filter(pool__in=pool_ids, service=Gpu.Service.IN_SERVICE).values_list("pool", "pk"):
+    for pool_id, card_id in in_service:
         serving[pool_id].add(card_id)
     special = {**public_days(lab.holidays), **dict(SpecialDay.objects.values_list("day", "is_working"))}
     facts = {}
@@ -126,7 +146,20 @@ def pools(pool_ids: Sequence[int], lab: LabFacts) -> dict[int, PoolFacts]:
 
 def cards(ids: Iterable[int] | None = None) -> dict[int, Card]:
     """The cards with these ids (all, when None), by id."""
-    rows = Gpu.objects.all() if ids is None else Gpu.objects.filter(pk__in=list(ids))
+    return _cards(Gpu.objects.all() if ids is None else Gpu.objects.filter(pk__in=list(ids)))
+
+
+def cards_and_mates(card_ids: Iterable[int]) -> dict[int, Card]:
+    """These cards and all that serve in their pools, by id."""
+    return _cards(_mates(card_ids))
+
+
+def cards_serving(pool_id: int | None) -> dict[int, Card]:
+    """The cards in service, of one pool or of all, by id."""
+    return _cards(_serving(pool_id))
+
+
+def _cards(rows: QuerySet[Gpu]) -> dict[int, Card]:
     found = rows.values_list(
         "pk", "index", "service", "pool_id", "bus_id", "model", "memory_total", "pool__weight", "host__name", "host__has_reader",
         "state__state",

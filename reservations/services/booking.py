@@ -18,7 +18,7 @@ from ..rules.refusal import Alternative, Code, Refused, refuse
 from ..rules.week import NoSuchLocalTime, round_to_raster, typed_instant
 from . import audit, displacing, fees, locking, outbox
 from .held import Reason, guarded, held_by, on_its_cards, post_both, remember, repeated
-from .placing import allocate, cards_to_lock, facts_for, on_reserve
+from .placing import allocate, facts_for, on_reserve
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
     while True:
         projects = {*reach.projects, *([] if ask.project_id is None else [ask.project_id])}
         with guarded(), locking.hold(
-            members=[member.pk, *reach.members], projects=projects, cards=[*cards_to_lock(ask), *reach.cards]
+            members=[member.pk, *reach.members], projects=projects, cards=reach.cards
         ):
             if done := repeated(member, request.key, request.fingerprint()):
                 return done
@@ -121,8 +121,7 @@ def write(
         project_pays=pays(request.project_id, lab.policy), grant_id=plan.grant_id, expected_memory=request.expected_memory,
         release_when_done=request.release_when_done, extend_while_free=request.extend_while_free,
     )
-    allocate(reservation, plan, facts)
-    post_both(held_by(reservation), None, Reason.BOOKED, now)
+    post_both(allocate(reservation, plan, facts, lab), None, Reason.BOOKED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
     if not offer_until:
         outbox.write_reminders(reservation, lab, now)

@@ -30,15 +30,15 @@ class Reach:
 
 
 def reach(ask: rules.Ask, now: datetime, *, by_ruling: bool = False) -> Reach:
-    """Everything booked in the way on the cards that the request may take, with its people, projects, cards and their
-    pools. A walk-in displaces nobody, unless `by_ruling`."""
-    start = max(ask.start or now, now)
+    """The cards that the request rests on, and everything booked in the way on them, with its people, projects, cards and
+    their pools. A walk-in displaces nobody, unless `by_ruling`."""
+    start, mine = max(ask.start or now, now), frozenset(cards_to_lock(ask))
     if (start <= now and not by_ruling) or ask.end <= start:
-        return Reach()
-    rivals = queries.rivals(cards_to_lock(ask), start, ask.end)
-    ids, cards = frozenset(pk for pk, _, _ in rivals), {card for _, _, card in rivals}
+        return Reach(cards=mine)
+    rivals = queries.rivals(mine, start, ask.end)
+    ids, beyond = frozenset(pk for pk, _, _ in rivals), {card for _, _, card in rivals} - mine
     members, projects = queries.people_behind(ids) if ids else (frozenset(), frozenset())
-    return Reach(ids, members, projects, frozenset(queries.pool_mates(cards)) if cards else frozenset())
+    return Reach(ids, members, projects, mine.union(queries.pool_mates(beyond) if beyond else ()))
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,7 @@ def _move_to(one: Displaced, plan: rules.Plan, facts: rules.Facts, now: datetime
     reservation.project_pays, reservation.grant_id = pays(reservation.project_id, one.held.lab.policy), plan.grant_id
     reservation.version += 1
     reservation.save()
-    allocate(reservation, plan, facts)
-    post_both(held_by(reservation), None, Reason.MOVED, now)
+    post_both(allocate(reservation, plan, facts, one.held.lab), None, Reason.MOVED, now)
     returned = fees.return_for(plan.card_ids, plan.held, one.held.lab, now)
     outbox.write_reminders(reservation, one.held.lab, now)
     return returned

@@ -61,8 +61,8 @@ def extend(
         reservation = held.reservation
         if version is not None and version != reservation.version:
             raise refuse(Code.STALE)
-        _refuse_unextendable(held, new_end, now)
-        entry = _carry_out(held, new_end, by, origin, now, pressed_by)
+        facts = _refuse_unextendable(held, new_end, now)
+        entry = _carry_out(held, new_end, facts, by, origin, now, pressed_by)
         outbox.write_changed(reservation, entry, now)
         remember(by, key, fingerprint, reservation, now)
         return reservation
@@ -98,10 +98,10 @@ def extend_free(reservation_id: int, *, now: datetime) -> bool:
         new_end = round_to_raster(most, policy.raster_s, held.lab.zone, up=False)
         if new_end <= old_end:
             return False
-        _refuse_unextendable(held, new_end, now)
+        facts = _refuse_unextendable(held, new_end, now)
         reservation.extended_free_s += whole_seconds(old_end, new_end)
         reservation.save(update_fields=["extended_free_s"])
-        entry = _carry_out(held, new_end, None, "sweep", now)
+        entry = _carry_out(held, new_end, facts, None, "sweep", now)
         outbox.write(
             Notification.Kind.EXTENDED, reservation.holder, key=f"extended:{entry.pk}", due_at=now, reservation=reservation
         )
@@ -109,12 +109,12 @@ def extend_free(reservation_id: int, *, now: datetime) -> bool:
 
 
 def _carry_out(
-    held: Held, new_end: datetime, by: Member | None, origin: str, now: datetime, pressed_by: int | None = None
+    held: Held, new_end: datetime, facts: rules.Facts, by: Member | None, origin: str, now: datetime,
+    pressed_by: int | None = None,
 ) -> AuditEntry:
     """The rows of an extension that nothing stands against; `by` None when the system extends. Returns its audit."""
     reservation, lab, old_end = held.reservation, held.lab, held.reservation.end
     added = Interval(old_end, new_end)
-    facts = _facts(held, added, now)
     prices = _prices(held, added, facts)
     add_price(held, prices)
     if reservation.status == Status.FINISHED:
@@ -444,8 +444,26 @@ def _within_caps(held: Held, limit: datetime, facts: rules.Facts, now: datetime)
     return limit
 
 
-def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
-    """Raises every reason why the end cannot move to `new_end` (H5)."""
+# Stands for the longest possible end, which costs as much to find as everything else: looked for once something is refused.
+_LONGEST_POSSIBLE = Alternative({})
+
+
+def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> rules.Facts:
+    """Raises every reason why the end cannot move to `new_end`, with how far it could (H5); else the facts this rests on."""
+    refusals, facts = _against(held, new_end, now)
+    if facts is not None and not refusals:
+        return facts
+    longest = _longest(held, now)
+    instead = Alternative({"end": longest}) if longest else None
+    raise Refused(
+        replace(one, alternative=instead if one.alternative is _LONGEST_POSSIBLE else one.alternative)
+        if one.code != Code.NOT_LATER else rules.Refusal(one.code, {"longest": longest}, instead)
+        for one in refusals
+    )
+
+
+def _against(held: Held, new_end: datetime, now: datetime) -> tuple[list[rules.Refusal], rules.Facts | None]:
+    """Everything against moving the end, and the facts that it rests on where it came to that."""
     reservation, lab = held.reservation, held.lab
     policy = lab.policy
     status = status_at(reservation, now)
@@ -454,10 +472,9 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
             raise refuse(Code.GRACE_OVER)
     elif status not in (Status.BOOKED, Status.ACTIVE):
         raise refuse(Code.WRONG_STATUS, status=str(status))
-    longest = _longest(held, now)
-    instead = Alternative({"end": longest}) if longest else None
+    instead = _LONGEST_POSSIBLE
     if new_end <= max(reservation.end, now):
-        raise refuse(Code.NOT_LATER, instead, longest=longest)
+        return [rules.Refusal(Code.NOT_LATER)], None
     refusals = []
     if not reservation.holder.is_approved:
         refusals.append(rules.Refusal(Code.NOT_APPROVED))
@@ -469,7 +486,7 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
     if new_end - reservation.start > _most_length(held):
         code = Code.WALK_IN_LONG if reservation.kind == Kind.WALK_IN else Code.TOO_LONG
         refusals.append(rules.Refusal(code, {"hours": _most_length(held).total_seconds() / 3600}, instead))
-        raise Refused(refusals)  # what stands beyond the limit is of no use to the reader
+        return refusals, None  # what stands beyond the limit is of no use to the reader
     added = Interval(reservation.end, new_end)
     facts = _facts(held, added, now)
     against = [
@@ -498,5 +515,4 @@ def _refuse_unextendable(held: Held, new_end: datetime, now: datetime) -> None:
     refusals += [*_project_cap(held, added, facts), *collaborators_over(held, added, now)]
     prices = _prices(held, added, facts)
     refusals += quota_for(held, [(prices[row.gpu_id], row.weight) for row in held.allocations])
-    if refusals:
-        raise Refused(refusals)
+    return refusals, facts

@@ -16,7 +16,7 @@ from ..rules.lifecycle import Status
 from ..rules.projects import pays
 from ..rules.refusal import Code, Refused, refuse
 from . import audit, displacing, extension, fees, former, freed, outbox
-from .held import Held, Reason, cards_of, end_now, held_by, locked, post_both, remember, repeated, set_status, status_at
+from .held import Held, Reason, cards_of, end_now, locked, post_both, remember, repeated, set_status, status_at
 from .placing import allocate, facts_for, on_reserve
 
 _UNDONE = ("undo_booking", "undo_move")
@@ -98,9 +98,9 @@ def _move(
     reservation.status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
     reservation.version += 1
     reservation.save()
-    allocate(reservation, plan, facts)
+    held_anew = allocate(reservation, plan, facts, lab)
     freed.note(held.allocations, now)
-    post_both(held_by(reservation), None, Reason.MOVED, now)
+    post_both(held_anew, None, Reason.MOVED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
     outbox.write_reminders(reservation, lab, now)
     placed = displacing.place_anew(displaced, reservation, cause="move", now=now)

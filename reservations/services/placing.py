@@ -15,7 +15,7 @@ from ..rules.projects import pays
 from ..rules.quota import price_to_json
 from ..rules.rank import standing
 from ..rules.week import local_date, weeks_of
-from .held import TINY
+from .held import TINY, Held
 
 LONGEST_LOOK = timedelta(days=366)
 BESIDE = timedelta(hours=2)  # how far beside the asked time a gap is small (G2)
@@ -33,16 +33,17 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
     until = min(max(ask.end, from_ + TINY), from_ + LONGEST_LOOK)
     whole = Interval(min(from_, now), max(until, now + TINY))
     weeks = [week for week, _ in weeks_of(whole, lab.zone)][:60]
-    card_ids = cards_to_lock(ask)
-    cards = queries.cards(card_ids)
+    cards = queries.cards_and_mates(ask.card_ids) if ask.is_named else queries.cards_serving(ask.pool_id)
+    card_ids = sorted(cards)
     lowered = standing(queries.open_demerit_points(member, now), lab.policy)
     cooling = member.no_displacing_until is not None and now < member.no_displacing_until
-    pools = queries.pools(sorted({card.pool_id for card in cards.values()}), lab)
+    pools = queries.pools_of(cards, lab)
     account = queries.account(member, ask.project_id if pays(ask.project_id, lab.policy) else None, weeks, lab)
     # Which projects the member has matters for what may be booked, or offered instead, save in `person` mode without one.
     asks_projects = ask.project_id is not None or lab.policy.mode != Scheduling.PERSON
     mates = sorted({card_id for pool in pools.values() for card_id in pool.card_ids})
     asked = queries.named(cards, ask.card_ids) if ask.is_named else cards
+    own = queries.holdings_of(member.pk, now)
     days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
     return rules.Facts(
         now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
@@ -51,7 +52,9 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
             *queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
             *queries.lost_cards(card_ids, now),
         ],
-        own=queries.holdings_of(member.pk, now), own_future=queries.future_count(member.pk, now),
+        own=own, own_future=len({
+            one.reservation_id for one in own if one.holder_id == member.pk and one.interval.start > now
+        }),
         used=account.used, free_used=queries.free_seconds_used(member.pk, days[:400]),
         used_last=queries.card_used_last(member.pk) if not ask.is_named else None,
         steps=lowered.steps, may_displace=lowered.may_displace and not cooling,
@@ -68,9 +71,9 @@ def on_reserve(reserved: int) -> dict[str, Any]:
     return {"reserve": reserved} if reserved else {}
 
 
-def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> None:
-    """Writes the rows of the plan's cards."""
-    Allocation.objects.bulk_create(
+def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts, lab: LabFacts) -> Held:
+    """Writes the rows of the plan's cards; the reservation with them."""
+    rows = Allocation.objects.bulk_create(
         [
             Allocation(
                 reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,
@@ -79,3 +82,4 @@ def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts) -> 
             for card_id in plan.card_ids
         ]
     )
+    return Held(reservation, sorted(rows, key=lambda row: row.gpu_id), lab)
