@@ -58,8 +58,8 @@ class Reservation(models.Model):
     is_elastic = models.BooleanField(default=False)
     may_move_until = models.DateTimeField(null=True, blank=True)
     displaced_times = models.PositiveSmallIntegerField(default=0)
-    displaced_by = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="displaced")
-    instead_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="replacements")
+    displaced_by = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="displaced", db_index=False)
+    instead_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="replacements", db_index=False)
     placed_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     offer_until = models.DateTimeField(null=True, blank=True)
@@ -77,6 +77,11 @@ class Reservation(models.Model):
             models.Index(
                 fields=["status", "start"], name="reservation_due", condition=Q(status__in=[str(s) for s in HOLDING])
             ),
+            # Nearly all have none: an index over those that have is small, and used; one over all is judged useless.
+            models.Index(
+                fields=["displaced_by"], name="reservation_displaced_by", condition=Q(displaced_by__isnull=False)
+            ),
+            models.Index(fields=["instead_of"], name="reservation_instead_of", condition=Q(instead_of__isnull=False)),
         ]
 
     def __str__(self) -> str:
