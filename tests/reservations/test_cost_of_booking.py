@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from reservations.models import Allocation, AuditEntry, FormerAllocation, LedgerEntry, Notification, Reservation
+from reservations.models import (
+    Allocation,
+    AuditEntry,
+    FormerAllocation,
+    IdempotencyKey,
+    LedgerEntry,
+    Notification,
+    Reservation,
+)
 from reservations.services import booking, changes, extension, moving
 from tests.factories import NOW, at, cards, lab, member, reservation
 
@@ -23,6 +31,8 @@ BIG = {
     "reservations_reservation", "reservations_allocation", "reservations_ledgerentry", "reservations_auditentry",
     "reservations_notification", "reservations_formerallocation", "reservations_idempotencykey",
 }
+# Over the few rows that still hold or that were displaced: read whole they are small, however much is stored.
+SPARSE = {"reservation_due", "reservation_displaced_by", "reservation_instead_of"}
 # The most queries of each act, on either database, with those of transaction and lock.
 MOST = {"by name": 36, "by count": 35, "displacing": 82, "extend": 50, "move": 60, "cancel": 26}
 
@@ -106,8 +116,13 @@ class Stage:
             FormerAllocation(reservation=one.reservation, version=0, gpu=one.gpu, start=one.start, end=one.end, weight=100)
             for one in kept
         ]
+        keys = [
+            IdempotencyKey(actor=row.holder, key=f"crowd-{row.pk}", fingerprint="0" * 64, reservation=row, at=row.booked_at)
+            for row in rows
+        ]
         for model, made in (
             (Allocation, kept), (FormerAllocation, before), (LedgerEntry, units), (AuditEntry, audits), (Notification, messages),
+            (IdempotencyKey, keys),
         ):
             model._default_manager.bulk_create(made, batch_size=500)
         with connection.cursor() as cursor:
@@ -152,7 +167,8 @@ def aliases(sql: str) -> dict[str, str]:
 
 def scans(node: dict[str, Any]) -> Iterator[str]:
     table, kind = node.get("Relation Name"), node["Node Type"]
-    if table in BIG and (kind == "Seq Scan" or (kind.startswith("Index") and "Index Cond" not in node)):
+    whole = kind.startswith("Index") and "Index Cond" not in node and node.get("Index Name") not in SPARSE
+    if table in BIG and (kind == "Seq Scan" or whole):
         yield f"{kind} on {table}"
     for inner in node.get("Plans", ()):
         yield from scans(inner)
