@@ -275,13 +275,15 @@ def units_used(member_id: int, weeks: Iterable[date], *, project: int | None = N
     """Units charged to the member's own account in each of these weeks, or to the project's: always the sum of the ledger's
     rows (E1, B5)."""
     wanted = list(weeks)
-    whose = {"member": member_id, "project": None} if project is None else {"project": project}
-    sums = (
-        LedgerEntry.objects.filter(**whose, account=LedgerEntry.Account.QUOTA, period__in=wanted)
-        .values("period").annotate(units=Sum("units")).order_by()
-    )
+    sums = _charged(member_id, project).filter(period__in=wanted).values("period").annotate(units=Sum("units")).order_by()
     found = {row["period"]: row["units"] for row in sums}
     return {week: found.get(week, 0) for week in wanted}
+
+
+def _charged(member_id: int, project: int | None) -> QuerySet[LedgerEntry]:
+    """The rows of the weeks of an account: the member's own, or the project's."""
+    whose = {"member": member_id, "project": None} if project is None else {"project": project}
+    return LedgerEntry.objects.filter(**whose, account=LedgerEntry.Account.QUOTA)
 
 
 def hours_given(member_id: int, weeks: Collection[date], zone: ZoneInfo, *, project: int | None = None) -> list[Hours]:
@@ -311,27 +313,25 @@ def account(
         hours = lab.policy.project_weekly_hours if row is None else row
     grants = hours_given(member.pk, wanted, lab.zone, project=project_id)
     every = sorted(wanted | weeks_met(grants, lab.zone))
-    used = units_used(member.pk, every, project=project_id)
-    owed = debts(member.pk, every, allowance_units(hours), project=project_id)
+    used, owed = _used_and_owed(member.pk, every, allowance_units(hours), project=project_id)
     return Account(allowance_units(hours), {week: used[week] + owed[week] for week in every}, grants, owed)
 
 
-def debts(member_id: int, weeks: Sequence[date], allowance: int, *, project: int | None = None) -> dict[date, int]:
-    """By how much overruns overdrew the account before each of these weeks, in order, so that it weighs on it (E3)."""
+def _used_and_owed(
+    member_id: int, weeks: Sequence[date], allowance: int, *, project: int | None
+) -> tuple[dict[date, int], dict[date, int]]:
+    """Units charged to the account in each of these weeks, in order, and by how much overruns overdrew it before, so that
+    it weighs on the week (E3). One statement."""
     if not weeks:
-        return {}
+        return {}, {}
     first = weeks[0] - timedelta(days=7 * LOOK_BACK_WEEKS)
-    whose = {"member": member_id, "project": None} if project is None else {"project": project}
-    rows = LedgerEntry.objects.filter(
-        **whose, account=LedgerEntry.Account.QUOTA, reason=LedgerEntry.Reason.OVERRUN, period__gte=first,
-        period__lte=weeks[-1],
-    )
-    overruns = {row["period"]: row["units"] for row in rows.values("period").annotate(units=Sum("units")).order_by()}
-    if not any(overruns.values()):
-        return dict.fromkeys(weeks, 0)
     every = [first + timedelta(days=7 * n) for n in range((weeks[-1] - first).days // 7 + 1)]
-    found = carried(every, units_used(member_id, every, project=project), overruns, allowance)
-    return {week: found[week] for week in weeks}
+    rows = _charged(member_id, project).filter(period__gte=first, period__lte=weeks[-1]).values("period")
+    overran = Sum("units", filter=Q(reason=LedgerEntry.Reason.OVERRUN), default=0)
+    sums = {row["period"]: row for row in rows.annotate(sum=Sum("units"), overran=overran).order_by()}
+    used = {week: sums[week]["sum"] if week in sums else 0 for week in every}
+    owed = carried(every, used, {week: row["overran"] for week, row in sums.items()}, allowance)
+    return {week: used[week] for week in weeks}, {week: owed[week] for week in weeks}
 
 
 def projects_of(member_id: int) -> dict[int, str]:

@@ -99,13 +99,22 @@ def gib(amount: int) -> str:
     return f"{round(amount / GIB)} GiB"
 
 
-def holds(gpu_ids: Sequence[int], now: datetime) -> dict[int, Hold]:
-    """For each card, until when it is free or who holds it until when, as of `now`."""
+LOOK_AHEAD = timedelta(days=30)
+
+
+def holds(
+    gpu_ids: Sequence[int], now: datetime, maintenance: Iterable[queries.Block] | None = None
+) -> dict[int, Hold]:
+    """For each card, until when it is free or who holds it until when, as of `now`.
+
+    `maintenance`: that of `[now, now + LOOK_AHEAD)` and perhaps more, where it has been read.
+    """
+    if maintenance is None:
+        maintenance = queries.maintenance_blocks(gpu_ids, now, now + LOOK_AHEAD)
     ahead: dict[int, list[queries.Block]] = defaultdict(list)
-    for block in queries.next_blocks(gpu_ids, now, AHEAD):
-        ahead[block.gpu_id].append(block)
-    for block in queries.maintenance_blocks(gpu_ids, now, now + timedelta(days=30)):
-        ahead[block.gpu_id].append(block)
+    for block in (*queries.next_blocks(gpu_ids, now, AHEAD), *maintenance):
+        if block.end > now and block.start < now + LOOK_AHEAD:
+            ahead[block.gpu_id].append(block)
     return {gpu_id: _hold(sorted(ahead[gpu_id], key=lambda one: one.start), now) for gpu_id in gpu_ids}
 
 

@@ -68,10 +68,12 @@ def _window(request: HttpRequest) -> calendar.Window:
 def _grid(request: HttpRequest, win: calendar.Window) -> dict[str, Any]:
     gpus = queries.fleet()
     ids = [gpu.pk for gpu in gpus]
-    blocks = [
-        *queries.blocks_between(ids, win.start, win.end), *queries.maintenance_blocks(ids, win.start, win.end)
-    ]
-    holds = cardlook.holds(ids, request.now)
+    maintenance = queries.maintenance_blocks(
+        ids, min(win.start, request.now), max(win.end, request.now + cardlook.LOOK_AHEAD)
+    )
+    shown = (one for one in maintenance if one.start < win.end and one.end > win.start)
+    blocks = [*queries.blocks_between(ids, win.start, win.end), *shown]
+    holds = cardlook.holds(ids, request.now, maintenance)
     reader: dict[str, Any] = {"member": request.user, "now": request.now, "new_id": _new_id(request)}
     return {
         "view": win.view,
