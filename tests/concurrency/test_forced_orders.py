@@ -6,8 +6,6 @@ on. Tables and answers must be those of one of the two orders.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,20 +14,17 @@ from itertools import product
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from reservations.models import Gpu, Member, Pool, Reservation
-from reservations.rules.refusal import Refused
-from reservations.services import booking, changes, elastic, extension, locking, moving
+from reservations.services import booking, changes, elastic, extension, moving
 from tests.rig import checkers, world
+from tests.rig.forced import POINTS, answer, met
 from tests.rig.sabotage import without
 
 NOW = world.MORNING + timedelta(days=1)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 AHEAD = 40 * HOUR  # Thursday 00:00 in the lab: still unfrozen on Tuesday, and within the elastic 48 hours
 WEEKLY = 10
-PATIENCE_S = 30.0
-SETTLE_S = 0.015  # how long the second gets to run into the lock; too short only makes a gentler order
 
 
 @dataclass
@@ -154,85 +149,12 @@ ACTS: dict[str, Callable[[Stage, bool, str], Any]] = {
 SCENES = {"undo": "released", "cancel": "booked", "move": "booked", "unbook": "booked", "start": "booked", "count": "booked"}
 # An act that needs a scene of its own has it with whichever partner.
 OWN_SCENES = {"bring back": "displaced", "displace": "weak", "settle": "elastic"}
-POINTS = ("before the lock", "before the check", "after the check", "before the commit")
 FEWER_POINTS = ("before the lock", "after the check")  # for the acts that came later: the lock is the same
 LATER = {"count", "displace", "bring back", "again", "settle"}
 
 
 def scene(first: str, second: str) -> str:
     return next((OWN_SCENES[one] for one in OWN_SCENES if one in (first, second)), SCENES.get(first, "active"))
-
-
-def answer(act: Callable[[], Any]) -> str:
-    try:
-        done = act()
-        return f"done, {done.status} v{done.version}" if done is not None else "done"
-    except Refused as refusal:
-        return f"refused: {refusal}"
-    except locking.Busy:
-        return "busy"
-
-
-def takes_lock(sql: str) -> bool:
-    return sql.startswith(("BEGIN", "SET LOCAL lock_timeout"))
-
-
-class Actor(threading.Thread):
-    """Acts in a thread, stops once at a point (if any), and notes when it comes to its lock."""
-
-    def __init__(self, act: Callable[[], Any], point: str = "") -> None:
-        super().__init__(daemon=True)
-        self.act, self.point, self.said = act, point, ""
-        self.at_lock, self.stopped, self.go_on = threading.Event(), threading.Event(), threading.Event()
-
-    def run(self) -> None:
-        try:
-            self._commit, connection.commit = connection.commit, self._before_commit  # type: ignore[method-assign]
-            with connection.execute_wrapper(self._before_statement):
-                self.said = answer(self.act)
-        except Exception as problem:
-            self.said = f"error: {problem!r}"
-        finally:
-            connection.close()
-            self.stopped.set()
-            self.at_lock.set()
-
-    def _pause(self, point: str) -> None:
-        if point == self.point and not self.stopped.is_set():
-            self.stopped.set()
-            self.go_on.wait(PATIENCE_S)
-
-    def _before_statement(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if takes_lock(sql):
-            self._pause("before the lock")
-            self.at_lock.set()
-        elif self.at_lock.is_set() and "FOR NO KEY UPDATE" not in sql and not sql.startswith("PRAGMA"):
-            self._pause("before the check")
-        if sql.startswith(("INSERT", "UPDATE", "DELETE")):
-            self._pause("after the check")
-        return execute(sql, params, many, context)
-
-    def _before_commit(self) -> None:
-        self._pause("before the commit")
-        self._commit()
-
-
-def met(stage: Stage, first: str, second: str, point: str) -> tuple[str, str]:
-    """Both acts, the second let in while the first stands at the point. Returns what both were answered."""
-    one = Actor(lambda: ACTS[first](stage, False, second), point)
-    other = Actor(lambda: ACTS[second](stage, True, first))
-    one.start()
-    assert one.stopped.wait(PATIENCE_S)
-    other.start()
-    assert other.at_lock.wait(PATIENCE_S)
-    end = time.monotonic() + SETTLE_S
-    while other.is_alive() and time.monotonic() < end:
-        time.sleep(0.001)
-    one.go_on.set()
-    for actor in (one, other):
-        actor.join(PATIENCE_S)
-        assert not actor.is_alive(), f"{first} and {second}, {point}: one hangs"
-    return one.said, other.said
 
 
 def in_turn(first: str, second: str, plain: Any) -> list[Any]:
@@ -258,7 +180,7 @@ def unlike_any_order(
         for point in points or (FEWER_POINTS if LATER & {first, second} else POINTS):
             stage = Stage.build(scene(first, second))
             with without(*guards):
-                said = met(stage, first, second, point)
+                said = met(partial(ACTS[first], stage, False, second), partial(ACTS[second], stage, True, first), point)
             # Somebody who is told "busy" has changed nothing: as if he had not come.
             result = (said, stage.outcome(plain))
             if result not in allowed:

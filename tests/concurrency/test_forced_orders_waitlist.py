@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,10 +15,11 @@ from reservations.models import Host, Member, Pool, Reservation
 from reservations.services import booking, changes, locking, offers, waitlist
 from reservations.services.booking import BookingRequest
 from reservations.services.waitlist import WishRequest
-from tests.concurrency.test_forced_orders import NOW, PATIENCE_S, POINTS, SETTLE_S, Actor, answer
 from tests.rig import checkers, world
+from tests.rig.forced import PATIENCE_S, POINTS, answer, met
 from tests.rig.sabotage import without
 
+NOW = world.MORNING + timedelta(days=1)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 OFFER = 15 * MINUTE
 
@@ -115,22 +115,8 @@ PAIRS = {
 }
 
 
-def met(stage: Stage, first: str, second: str, point: str) -> tuple[str, str]:
-    """Both acts, the second let in while the first stands at the point. Returns what both were answered."""
-    one = Actor(lambda: ACTS[first](stage, False, second), point)
-    other = Actor(lambda: ACTS[second](stage, True, first))
-    one.start()
-    assert one.stopped.wait(PATIENCE_S)
-    other.start()
-    assert other.at_lock.wait(PATIENCE_S)
-    end = time.monotonic() + SETTLE_S
-    while other.is_alive() and time.monotonic() < end:
-        time.sleep(0.001)
-    one.go_on.set()
-    for actor in (one, other):
-        actor.join(PATIENCE_S)
-        assert not actor.is_alive(), f"{first} and {second}, {point}: one hangs"
-    return one.said, other.said
+def meet(stage: Stage, first: str, second: str, point: str) -> tuple[str, str]:
+    return met(partial(ACTS[first], stage, False, second), partial(ACTS[second], stage, True, first), point)
 
 
 def in_turn(scene: str, first: str, second: str, plain: Any) -> list[Any]:
@@ -164,7 +150,7 @@ def test_k5_what_meets_on_the_waitlist_ends_as_if_in_turn(
     allowed = in_turn(scene, first, second, plain)
     for point in POINTS:
         stage = Stage.build(scene)
-        said = met(stage, first, second, point)
+        said = meet(stage, first, second, point)
         result = (said, stage.outcome(plain))
         if result not in allowed:
             strange.append(f"{first} {point}, then {second}: {said}\n  {result[1]}\n  allowed: {allowed}")
@@ -178,7 +164,7 @@ def test_control_without_the_lock_one_offer_is_both_taken_and_passed(lab: world.
     allowed = in_turn("offered", "take", "decline", plain)
     stage = Stage.build("offered")
     with without("lock"):
-        said = met(stage, "take", "decline", "after the check")
+        said = meet(stage, "take", "decline", "after the check")
     assert (said, stage.outcome(plain)) not in allowed
 
 
