@@ -57,50 +57,60 @@ def uncovered(
     """For each week: the units of these charges that neither its allowance nor a grant covers (E2, E5). Empty: all is well.
 
     `parts`: the time in each week that the charges are for. A grant covers a charge only when the part lies in its validity.
-    Weeks take in order of time, from the grant that ends first; so nothing is refused that another way of sharing would
-    allow. Overdrafts that stand already come first in their week. Where nothing covers them (an overrun, an allowance that
-    was lowered) they ask nothing of other weeks.
+    Nothing is refused that another way of sharing the grants out would allow. Overdrafts that stand already come first; where
+    nothing covers them (an overrun, an allowance that was lowered) they ask nothing of other weeks.
     """
     wanted = {week: units for week, units in charges.items() if units > 0}
     beyond = {week: account.overdraft(week, units) - account.overdraft(week) for week, units in wanted.items()}
     missing = {week: units for week, units in beyond.items() if units > 0}
     if not missing or not account.grants:
         return missing
-    before, _ = _shared(account, {}, {}, zone)
-    after, left = _shared(account, missing, parts, zone)
-    # What stands already must not lose its cover to a charge in an earlier week.
-    lost = after - before
-    if lost > 0:
-        latest = max(missing)
-        left[latest] = left.get(latest, 0) + lost
-    return left
-
-
-def _shared(
-    account: Account, asked: Mapping[date, int], parts: Mapping[date, Interval], zone: ZoneInfo
-) -> tuple[int, dict[date, int]]:
-    """Shares the grants out: units of standing overdrafts without cover, and those of each week's `asked`."""
-    grants = sorted(account.grants, key=lambda grant: (grant.valid.end, grant.valid.start))
-    room = [grant.units for grant in grants]
-    standing, left = 0, {}
-
-    def take(units: int, within: Sequence[bool]) -> int:
-        for place, fits in enumerate(within):
-            if fits:
-                used = min(room[place], units)
-                room[place] -= used
-                units -= used
-        return units
-
-    for week in sorted({*weeks_met(grants, zone), *asked}):
+    grants = account.grants
+    demands, reach = [], []
+    for week in sorted(weeks_met(grants, zone)):
         whole = week_interval(week, zone)
-        standing += take(account.overdraft(week), [grant.valid.overlaps(whole) for grant in grants])
-        if units := asked.get(week, 0):
-            part = parts[week]
-            inside = [grant.valid.start <= part.start and part.end <= grant.valid.end for grant in grants]
-            if rest := take(units, inside):
-                left[week] = rest
-    return standing, left
+        demands.append(account.overdraft(week))
+        reach.append([place for place, grant in enumerate(grants) if grant.valid.overlaps(whole)])
+    standing = len(demands)
+    for week in sorted(missing):
+        part = parts[week]
+        demands.append(missing[week])
+        reach.append([
+            place for place, grant in enumerate(grants) if grant.valid.start <= part.start and part.end <= grant.valid.end
+        ])
+    covered = _covered(demands, reach, [grant.units for grant in grants])[standing:]
+    left = {week: missing[week] - units for week, units in zip(sorted(missing), covered, strict=True)}
+    return {week: units for week, units in left.items() if units > 0}
+
+
+def _covered(demands: Sequence[int], reach: Sequence[Sequence[int]], room: list[int]) -> list[int]:
+    """How many units of each demand the grants in its reach cover: all together as many as can be, the earlier demands first.
+
+    A demand that finds no room in its reach moves what another took there to a grant that only the other reaches
+    (augmenting paths); what an earlier demand has is never taken from it.
+    """
+    taken = [[0] * len(room) for _ in demands]
+
+    def take(demand: int, units: int, tried: set[int]) -> int:
+        for grant in reach[demand]:
+            if grant in tried:
+                continue
+            tried.add(grant)
+            if moved := min(room[grant], units):
+                room[grant] -= moved
+                taken[demand][grant] += moved
+                return moved
+            for other, held in enumerate(taken):
+                if other != demand and held[grant] and (moved := take(other, min(held[grant], units), tried)):
+                    held[grant] -= moved
+                    taken[demand][grant] += moved
+                    return moved
+        return 0
+
+    for demand, units in enumerate(demands):
+        while (lacking := units - sum(taken[demand])) > 0 and take(demand, lacking, set()):
+            pass
+    return [sum(held) for held in taken]
 
 
 def spare(account: Account, week: date, now: datetime, zone: ZoneInfo) -> int:

@@ -177,11 +177,15 @@ def test_k5_many_sweeps_at_once_serve_everybody_once(lab: world.World, plain: An
         wanted = BookingRequest((), None, NOW + 8 * HOUR, count=1, pool_id=pool.pk)
         mode = "ask" if place % 3 == 0 else "book"
         waitlist.join(member, WishRequest(wanted, 2 * HOUR, NOW + 8 * HOUR, NOW + HOUR, mode), now=NOW - MINUTE)
-    sweeps = [threading.Thread(target=lambda: answer(lambda: waitlist.serve(NOW))) for _ in range(4)]
-    for sweep in sweeps:
-        sweep.start()
-    for sweep in sweeps:
-        sweep.join(PATIENCE_S)
+
+    def sweep() -> None:
+        waitlist.serve(NOW)
+
+    sweeps = [threading.Thread(target=lambda: answer(sweep)) for _ in range(4)]
+    for one in sweeps:
+        one.start()
+    for one in sweeps:
+        one.join(PATIENCE_S)
     waitlist.serve(NOW)  # whoever a busy sweep left out
     assert checkers.overlaps(plain) == []
     rows = checkers.rows(

@@ -384,7 +384,7 @@ def statements(world: World, cards: int) -> list[str]:
 @pytest.mark.usefixtures("lab")
 def test_a_reading_costs_the_same_statements_whatever_the_number_of_cards(cards: int) -> None:
     found = statements(World(), cards)
-    assert len(found) == 24, "\n".join(sql[:150] for sql in found)
+    assert len(found) == 26, "\n".join(sql[:150] for sql in found)
 
 
 # --- retention --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from reservations.rules import slots as product
 from reservations.rules import sources, supply
 from reservations.rules.booking import Ask, Card, Facts, Holding, Plan, PoolFacts
 from reservations.rules.interval import Interval, crowded
-from reservations.rules.policy import Policy, Role
+from reservations.rules.policy import Policy, Role, Scheduling
 from reservations.rules.slots import units_of
 from reservations.rules.windows import Days, Mode, Timetable, Window
 
@@ -49,7 +49,7 @@ def asked(lab: brute.Lab, request: brute.Request) -> tuple[Ask, Facts]:
         raster_s=lab.raster * 900, shortest_s=lab.shortest * 900, longest_s=lab.longest * 900, opens_days=lab.opens_days,
         cards_at_once=lab.most_cards, open_future=lab.most_ahead, walk_in_longest_s=lab.walk_in_longest * 900,
         walk_in_cards=lab.walk_in_cards, walk_in_free_hours=FREE_HOURS, roles={"phd": Role(ALLOWANCE)}, windows=(),
-        elastic=lab.elastic,
+        elastic=lab.elastic, mode=Scheduling.PERSON,
     )
     weight = {pool.number: pool.weight for pool in lab.pools}
     special = {MONDAY + timedelta(days=day): day not in lab.rest for day in range(-1, 21)}

@@ -375,7 +375,10 @@ def test_markup_is_shown_as_the_text_that_it_is() -> None:
     hit = []
     for row in TABLE:
         for cell in cells(row, ("anonymous", "member", "arbiter", "admin"), ["GET"]):
-            text = lab.client(cell.column).get(_where(lab, cell)).content.decode()
+            response = lab.client(cell.column).get(_where(lab, cell))
+            if response.headers.get("Content-Type", "").startswith("text/csv"):
+                continue  # a download, which no browser reads as markup
+            text = response.content.decode()
             assert "<script>alert(1)" not in text, str(cell)
             if "&lt;script&gt;alert(1)" in text:
                 hit.append(cell.route)

@@ -562,7 +562,7 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         if one and route == "give-back":
             form["card"] = one.allocations.order_by("pk").first().gpu_id
         if one and route == "undo-give-back":
-            form["card"] = one.former_allocations.get().gpu_id
+            form["card"] = one.former_allocations.order_by("pk").first().gpu_id
         if route in ("again", "take-equal"):
             form = {"key": "onekeyofthisform"}
         return form
