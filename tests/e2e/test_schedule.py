@@ -66,9 +66,9 @@ def book_tomorrow_night(page: Page, live_server: Any, *names: str) -> None:
     page.get_by_role("link", name="Book cards").click()
     for name in names:
         page.get_by_role("checkbox", name=name).check()
-    page.get_by_label("Start").fill(tomorrow_night())
+    page.get_by_label("Start", exact=True).fill(tomorrow_night())
     page.get_by_role("button", name="8 h", exact=True).click()
-    expect(page.get_by_label("End")).to_have_value(ending_of_tomorrow_night())
+    expect(page.get_by_label("End", exact=True)).to_have_value(ending_of_tomorrow_night())
     page.get_by_role("button", name="Book", exact=True).click()
 
 
@@ -126,7 +126,7 @@ def test_a_press_on_a_free_place_opens_the_form_there(browser: Browser, live_ser
     box = lane.bounding_box()
     assert box is not None
     lane.click(position={"x": box["width"] * (22.1 / 36), "y": box["height"] / 2})
-    expect(page.get_by_label("Start")).to_have_value(tomorrow_night())
+    expect(page.get_by_label("Start", exact=True)).to_have_value(tomorrow_night())
     expect(page.get_by_role("checkbox", name="1 RTX 4090")).to_be_checked()
     expect(page.get_by_role("checkbox", name="0 RTX 4090")).not_to_be_checked()
 

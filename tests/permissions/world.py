@@ -598,11 +598,11 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             "seen": f"{int(NOW.timestamp())}-",
         },
         "card-service": lambda: {"service": "out_of_service", "reason": "fan"},
-        "collaborator-invite": lambda: {"member": world.people["superuser" if column != "superuser" else "member"].pk},
+        "collaborator-invite": lambda: {"member": _person(world, "superuser" if column != "superuser" else "member")},
         "collaborator-remove": dict, "collaboration": lambda: {"answer": "yes"},
-        "projects": lambda: {"name": "New", "advisor": world.people["other"].pk},
-        "project-change": lambda: {"name": "Renamed", "advisor": world.people["other"].pk, "is_open": "on"},
-        "project-member-add": lambda: {"member": world.people["superuser" if column != "superuser" else "member"].pk},
+        "projects": lambda: {"name": "New", "advisor": _person(world, "other")},
+        "project-change": lambda: {"name": "Renamed", "advisor": _person(world, "other"), "is_open": "on"},
+        "project-member-add": lambda: {"member": _person(world, "superuser" if column != "superuser" else "member")},
         "project-hours": _hours, "member-hours": _hours, "member-leave": lambda: {"successor": world.helper},
         "grant-request": lambda: {
             "deadline": "2026-12-20", "first_day": "2026-12-01", "last_day": "2026-12-10", "card_hours": "40",
@@ -634,6 +634,11 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
     return _admin_body(world, route)
 
 
+def _person(world: World, name: str) -> int:
+    """Who a form names; before set-up there is nobody."""
+    return world.people[name].pk if world.people else 1
+
+
 def _hours() -> dict[str, Any]:
     return {"hours": "10", "last_day": "2026-12-20", "reason": "a course"}
 
@@ -660,7 +665,10 @@ def _admin_body(world: World, route: str) -> dict[str, Any]:
     if not route.startswith("admin:") or not route.endswith(("_change", "_add")) or not world.people:
         return {}
     first: dict[str, Callable[[], dict[str, Any]]] = {
-        "member": lambda: {"email": "deactivated@lab.example", "name": "Renamed", "role": "phd", "language": "en", "zone": ""},
+        "member": lambda: {
+            "email": "deactivated@lab.example", "name": "Renamed", "role": "phd", "language": "en", "zone": "",
+            "quiet_from": "23:00", "quiet_to": "08:00",
+        },
         "host": lambda: {"name": "gpu-renamed", "has_reader": "on"},
         "pool": lambda: {"name": "Renamed", "weight": "50"},
         "gpu": lambda: {

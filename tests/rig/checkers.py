@@ -310,9 +310,13 @@ def audit(plain: Any) -> list[str]:
             problems.append(f"reservation {pk} {status}: {dict(told)}")
         if status == "displaced" and not told["displaced"]:
             problems.append(f"reservation {pk} {status}: {dict(told)}")
-        if told["undo_booking"] == 1 and status in {"cancelled", "released"}:
-            continue
-        if (status == "cancelled") != (told["cancel"] == 1) or told["release"] - told["undo_release"] != (status == "released"):
+        # A booking that is undone ends cancelled, or released if it had started; such a release can be taken back like any (H0).
+        ends = told["cancel"] + told["release"] + told["undo_booking"] - told["undo_release"]
+        cancelled = told["cancel"] + told["undo_booking"]
+        released = told["release"] + told["undo_booking"] - told["undo_release"]
+        if ends != (status in {"cancelled", "released"}) or (status == "cancelled" and not cancelled) or (
+            status == "released" and not released
+        ):
             problems.append(f"reservation {pk} {status}: {dict(told)}")
     return problems + [f"audit of reservation {pk}, which is not there: {dict(told)}" for pk, told in verbs.items()]
 
