@@ -27,6 +27,7 @@ from .models import Allocation, AuditEntry, DeadlineGrant, Demerit, Member, Noti
 from .obsolete import cause_of, changed_by, ended_alone, ended_of, given_back_of, maintenance_of, ruling_of
 from .queries import LabFacts
 from .reader import near, read_by, zone_words
+from .rules.facts import Holding
 from .rules.interval import Interval
 from .rules.lifecycle import Status
 from .services import extension
@@ -777,14 +778,14 @@ def _look_lines(rows: Sequence[Allocation], reservation: Reservation, now: datet
 
 def _following(
     rows: Sequence[Allocation], reservation: Reservation, end: datetime
-) -> list[tuple[Allocation, queries.Holding]]:
+) -> list[tuple[Allocation, Holding]]:
     """For each card the next reservation on it after the end, where there is one."""
     found = [(row, queries.next_holding(row.gpu_id, end, not_of=reservation.pk)) for row in rows]
     return [(row, holding) for row, holding in found if holding is not None]
 
 
 def _next_lines(
-    following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation, now: datetime
+    following: Sequence[tuple[Allocation, Holding]], reservation: Reservation, now: datetime
 ) -> tuple[str, ...]:
     lines = []
     for row, holding in following:
@@ -799,7 +800,7 @@ def _next_lines(
 
 
 def _counts_from(
-    rows: Sequence[Allocation], following: Sequence[tuple[Allocation, queries.Holding]], reservation: Reservation,
+    rows: Sequence[Allocation], following: Sequence[tuple[Allocation, Holding]], reservation: Reservation,
     end: datetime, lab: LabFacts,
 ) -> datetime:
     """From when an overrun counts: after the grace where somebody else has the card next or waits for it, else later (I4)."""

@@ -83,7 +83,7 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
         ):
             if done := repeated(member, request.key, request.fingerprint()):
                 return done
-            member = Member.objects.get(pk=member.pk)  # approval and role as they are now, not when the page was asked
+            member = queries.member_now(member.pk)  # approval and role as they are now, not when the page was asked
             lab = queries.lab_facts()
             facts = facts_for(member, ask, lab, now)
             replaced = _replaced(member, request)

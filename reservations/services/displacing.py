@@ -55,9 +55,9 @@ def take_out(reservation_ids: Iterable[int], now: datetime) -> list[Displaced]:
     They are `displaced` from here on, oldest booking first; `place_anew` may give them another time. Under the lock over
     their holders and cards.
     """
-    found = []
-    rows = Reservation.objects.select_related("holder").filter(pk__in=list(reservation_ids))
-    for reservation in rows.order_by("booked_at", "pk"):
+    ids, found = list(reservation_ids), list[Displaced]()
+    rows = Reservation.objects.select_related("holder").filter(pk__in=ids).order_by("booked_at", "pk") if ids else []
+    for reservation in rows:
         held = held_by(reservation)
         old = former.record(reservation, [row.gpu_id for row in held.allocations])
         post_both(held, None, Reason.DISPLACED, now, sign=-1)

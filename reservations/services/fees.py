@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from django.db.models import QuerySet
+
 from ..models import Allocation, FormerAllocation
+from ..prepared import prepared
 from ..queries import LabFacts
 from ..rules.interval import EPOCH, Interval
 from ..rules.lifecycle import Status
@@ -49,11 +52,8 @@ def forgive(rows: Iterable[Row], lab: LabFacts, now: datetime) -> None:
 
 def return_for(card_ids: Iterable[int], booked: Interval, lab: LabFacts, now: datetime) -> list[dict[str, Any]]:
     """Returns the fees kept for time on these cards that has just been booked again; says which, for `take_again`."""
-    wanted = {"gpu__in": list(card_ids), "start__lt": booked.end, "end__gt": booked.start}
-    rows: list[Row] = [
-        *Allocation.objects.filter(**wanted, status=Status.CANCELLED).exclude(fee=[]).select_related("reservation"),
-        *FormerAllocation.objects.filter(**wanted).exclude(fee=[]).select_related("reservation"),
-    ]
+    wanted = (list(card_ids), booked.start, booked.end)
+    rows: list[Row] = [*_cancelled(*wanted), *_moved_away(*wanted)]
     record = []
     for row in rows:
         left = []
@@ -77,6 +77,18 @@ def return_for(card_ids: Iterable[int], booked: Interval, lab: LabFacts, now: da
             ]
         _set_fee(row, left)
     return record
+
+
+@prepared
+def _cancelled(card_ids: list[int], start: datetime, end: datetime) -> QuerySet[Allocation]:
+    rows = Allocation.objects.filter(gpu__in=card_ids, start__lt=end, end__gt=start, status=Status.CANCELLED)
+    return rows.exclude(fee=[]).select_related("reservation")
+
+
+@prepared
+def _moved_away(card_ids: list[int], start: datetime, end: datetime) -> QuerySet[FormerAllocation]:
+    rows = FormerAllocation.objects.filter(gpu__in=card_ids, start__lt=end, end__gt=start)
+    return rows.exclude(fee=[]).select_related("reservation")
 
 
 def recorded(returned: list[dict[str, Any]]) -> dict[str, Any]:

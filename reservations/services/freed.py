@@ -19,11 +19,10 @@ def note(
     What had begun is offered by the waitlist only after samples have shown the card free; on a host without a reader, what
     had not begun and what was only offered (`was_offered`), at once (H4).
     """
-    lab = queries.lab_facts()
-    waiting = queries.wishes(now, lab)
     displaced = queries.displaced_from([row.gpu_id for row in rows], now)
-    if not waiting and not displaced:
+    if not displaced and not queries.anybody_waits(now):
         return
+    waiting = queries.wishes(now, queries.lab_facts())
     rows = [row for row in rows if row.end > now]
     spans = {row.gpu_id: Interval(max(row.start, now), row.end) for row in rows}
     used = {row.gpu_id for row in rows if row.start < now and not was_offered}

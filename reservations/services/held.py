@@ -9,9 +9,11 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, OperationalError
+from django.db.models import QuerySet
 
 from .. import permissions, queries
 from ..models import Allocation, CardState, IdempotencyKey, LedgerEntry, Member, Reservation
+from ..prepared import prepared
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules import supply
@@ -88,12 +90,10 @@ def locked(
 
     Raises `Refused`.
     """
-    if not Reservation.objects.filter(pk=reservation_id).exists():
-        raise refuse(Code.NOT_YOURS)
     # The actor too: a key is the actor's, and an arbiter may act for two holders at once.
     with guarded(), on_its_cards(reservation_id, members=[by.pk, *with_members], people=True, projects=with_projects, also=also):
-        reservation = Reservation.objects.select_related("holder", "project").get(pk=reservation_id)
-        if not permissions.may(by, action, reservation):
+        reservation = queries.reservation_detail(reservation_id)
+        if reservation is None or not permissions.may(by, action, reservation):
             raise refuse(Code.NOT_YOURS)
         if version is not None and version != reservation.version:
             raise refuse(Code.STALE)
@@ -123,22 +123,32 @@ def on_its_cards(
 
 def _people_of(reservation_id: int) -> tuple[list[int], int | None]:
     """The holder with the collaborators who accepted, and the project, which never changes."""
-    reservation = Reservation.objects.get(pk=reservation_id)
-    return [reservation.holder_id, *sorted(reservation.collaborator_ids)], reservation.project_id
+    members, projects = queries.people_behind([reservation_id])
+    return sorted(members), next(iter(projects), None)
 
 
 def cards_of(reservation_id: int) -> list[int]:
     """The cards of a reservation, by id."""
-    rows = Allocation.objects.filter(reservation=reservation_id)
-    return list(rows.order_by("gpu").values_list("gpu", flat=True))
+    return _cards_of(reservation_id)
+
+
+@prepared
+def _cards_of(reservation_id: int) -> QuerySet[Allocation, int]:
+    return Allocation.objects.filter(reservation=reservation_id).order_by("gpu").values_list("gpu", flat=True)
 
 
 def held_by(reservation: Reservation) -> Held:
     """The reservation with its rows as they stand."""
-    rows = Allocation.objects.filter(reservation=reservation, given_back_at=None)
-    if reservation.status != Status.INTERRUPTED:
-        rows = rows.exclude(status=Status.INTERRUPTED)
-    return Held(reservation, list(rows.order_by("gpu")), queries.lab_facts())
+    rows = _rows_of(reservation.pk, reservation.status == Status.INTERRUPTED)
+    for row in rows:
+        row.reservation = reservation
+    return Held(reservation, rows, queries.lab_facts())
+
+
+@prepared
+def _rows_of(reservation_id: int, interrupted: bool) -> QuerySet[Allocation]:
+    rows = Allocation.objects.filter(reservation=reservation_id, given_back_at=None)
+    return (rows if interrupted else rows.exclude(status=Status.INTERRUPTED)).order_by("gpu")
 
 
 def status_at(reservation: Reservation, now: datetime) -> Status:
@@ -286,12 +296,17 @@ def repeated(actor: Member, key: str, fingerprint: str) -> Reservation | None:
     """The answer given the first time this key was used; refuses another request under the same key."""
     if not key:
         return None
-    kept = IdempotencyKey.objects.filter(actor=actor, key=key).select_related("reservation__holder").first()
+    kept = next(iter(_used_before(actor.pk, key)), None)
     if kept is None:
         return None
     if kept.fingerprint != fingerprint:
         raise refuse(Code.KEY_REUSED)
     return kept.reservation
+
+
+@prepared
+def _used_before(actor: int, key: str) -> QuerySet[IdempotencyKey]:
+    return IdempotencyKey.objects.filter(actor=actor, key=key).select_related("reservation__holder")
 
 
 def remember(actor: Member, key: str, fingerprint: str, reservation: Reservation, now: datetime) -> None:

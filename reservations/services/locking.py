@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models import QuerySet
 
 from ..models import Gpu, Member, Project
+from ..prepared import prepared
 
 LOCK_WAIT_S = 3
 _POLL_S = (0.001, 0.02)
@@ -42,17 +44,28 @@ def hold(
             if connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'")
-                for model, ids in ((Member, members), (Project, projects), (Gpu, cards)):
-                    if wanted := sorted(set(ids)):
-                        list(
-                            model._default_manager.select_for_update(no_key=True)
-                            .filter(pk__in=wanted).order_by("pk").values_list("pk", flat=True)
-                        )
+                for lock, ids in ((_members, members), (_projects, projects), (_cards, cards)):
+                    lock(sorted(set(ids)))
             yield
     except OperationalError as problem:
         if is_busy(problem):
             raise Busy from problem
         raise
+
+
+@prepared
+def _members(ids: list[int]) -> QuerySet[Member, int]:
+    return Member.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)
+
+
+@prepared
+def _projects(ids: list[int]) -> QuerySet[Project, int]:
+    return Project.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)
+
+
+@prepared
+def _cards(ids: list[int]) -> QuerySet[Gpu, int]:
+    return Gpu.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)
 
 
 def _begin(stack: ExitStack) -> None:

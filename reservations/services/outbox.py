@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, WaitlistEntry
 from ..queries import LabFacts, question_key
@@ -16,16 +18,20 @@ def write(
     entry: WaitlistEntry | None = None,
 ) -> None:
     """Queues one message in the caller's transaction; the same `key` a second time writes nothing."""
-    Notification.objects.bulk_create(
-        [
-            Notification(
-                key=key, kind=kind, member=member, reservation=reservation, demerit=demerit, grant=grant,
-                waitlist_entry=entry,
-                reservation_version=reservation.version if reservation else None, due_at=due_at,
-            )
-        ],
-        ignore_conflicts=True,
+    _queue([_row(kind, member, key, due_at, reservation, demerit=demerit, grant=grant, waitlist_entry=entry)])
+
+
+def _row(
+    kind: Notification.Kind, member: Member, key: str, due_at: datetime, reservation: Reservation | None, **about: Any
+) -> Notification:
+    return Notification(
+        key=key, kind=kind, member=member, reservation=reservation,
+        reservation_version=reservation.version if reservation else None, due_at=due_at, **about,
     )
+
+
+def _queue(rows: Sequence[Notification]) -> None:
+    Notification.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def write_changed(reservation: Reservation, entry: AuditEntry, now: datetime) -> None:
@@ -56,23 +62,18 @@ def write_reminders(reservation: Reservation, lab: LabFacts, now: datetime) -> N
 
     Written at each booking and each change of what is held; what no longer holds is dropped unsent.
     """
-    _write_question(reservation, lab, now)
-    _write_ending(reservation, lab.policy, now)
+    _queue([*_question(reservation, lab, now), _ending(reservation, lab.policy, now)])
 
 
-def _write_question(reservation: Reservation, lab: LabFacts, now: datetime) -> None:
+def _question(reservation: Reservation, lab: LabFacts, now: datetime) -> Iterator[Notification]:
     """One question for each start, however often the reservation changes; none for who books after the time to ask."""
     if reservation.confirmed_at is None and is_asked(reservation.start, now, lab.policy, lab.zone):
-        write(
-            Notification.Kind.CONFIRM, reservation.holder, reservation=reservation,
-            key=question_key(reservation),
-            due_at=question_due(reservation.start, lab.zone),
-        )
+        due = question_due(reservation.start, lab.zone)
+        yield _row(Notification.Kind.CONFIRM, reservation.holder, question_key(reservation), due, reservation)
 
 
-def _write_ending(reservation: Reservation, policy: Policy, now: datetime) -> None:
+def _ending(reservation: Reservation, policy: Policy, now: datetime) -> Notification:
     due = max(reservation.end - timedelta(seconds=policy.ending_notice_s), now)
-    write(
-        Notification.Kind.ENDING, reservation.holder, key=f"ending:{reservation.pk}:v{reservation.version}", due_at=due,
-        reservation=reservation,
-    )
+    key = f"ending:{reservation.pk}:v{reservation.version}"
+    return _row(Notification.Kind.ENDING, reservation.holder, key, due, reservation)
+

@@ -11,9 +11,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from reservations import queries
 from reservations.models import Allocation, FreedSlot, Gpu, LedgerEntry, Member, Pool, Reservation
+from reservations.prepared import prepared
 from reservations.rules.refusal import Refused
 from reservations.rules.week import NoSuchLocalTime, typed_instant
 from reservations.services import booking, changes, elastic, extension, moving
@@ -291,11 +293,14 @@ class Play:
     # --- comparing --------------------------------------------------------------------------------------------------
     def compare_rows(self) -> str:
         """Every reservation: its time, cards, account, and what became of it."""
-        rows = {row.pk: row for row in Reservation.objects.filter(pk__in=self.rows.values()).prefetch_related("allocations")}
+        rows = {row.pk: row for row in _reservations(list(self.rows.values()))}
+        cards: dict[int, set[int]] = {pk: set() for pk in rows}
+        for pk, card in _cards_of(list(rows)):
+            cards[pk].add(card)
         for one in self.model.booked:
             row = rows[self.rows[one.key]]
             found = (
-                row.start, row.end, {held.gpu_id for held in row.allocations.all()}, row.is_elastic, row.displaced_times,
+                row.start, row.end, cards[row.pk], row.is_elastic, row.displaced_times,
                 row.may_move_until, row.booked_at, row.ended_at if str(row.status) == "released" else None,
             )
             wanted = (
@@ -336,6 +341,16 @@ class Play:
                 if holders != ([] if wanted is None else [wanted]):
                     return f"card {card} at {at}: {holders}, expected {wanted}"
         return self.compare_rows()
+
+
+@prepared
+def _reservations(ids: list[int]) -> QuerySet[Reservation]:
+    return Reservation.objects.filter(pk__in=ids)
+
+
+@prepared
+def _cards_of(reservation_ids: list[int]) -> QuerySet[Allocation, tuple[int, int]]:
+    return Allocation.objects.filter(reservation__in=reservation_ids).values_list("reservation", "gpu")
 
 
 class Rehearsal(Play):

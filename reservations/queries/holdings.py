@@ -1,0 +1,231 @@
+"""What holds which card when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Min, OuterRef, Prefetch, Q, QuerySet, Subquery
+
+from ..models import Allocation, CardState, Collaborator, Gpu, Maintenance, MaintenanceCard, Reservation
+from ..prepared import prepared
+from ..rules.facts import Claim, Closed, Holding
+from ..rules.interval import Interval
+from ..rules.kinds import Kind
+from ..rules.lifecycle import Status
+from ..rules.rank import rank_of
+from .lab import HELD_ONCE, HOLDING_CODES, REALLY_HELD
+from .people import collaborator_ids
+
+LOST_AHEAD = timedelta(hours=24)  # for how long ahead a lost card counts as gone (G6)
+
+# Values, not models: a decision reads hundreds of these, and uses a dozen of the seventy columns of the three tables.
+HOLDING_COLUMNS = (
+    "gpu_id", "start", "end", "reservation_id", "reservation__holder_id", "reservation__holder__name",
+    "reservation__holder__email", "reservation__tier", "reservation__kind", "reservation__offer_until",
+)
+_CLAIM = (
+    "reservation__status", "reservation__start", "reservation__end", "reservation__is_elastic", "reservation__rank_tier",
+    "reservation__booked_at", "reservation__displaced_times", "cards_of_reservation",
+)
+
+
+def as_holdings(rows: Iterable[tuple[Any, ...]]) -> list[Holding]:
+    return [
+        Holding(
+            card, Interval(start, end), pk, holder, name or email, tier, kind == Kind.WALK_IN,
+            _claim(*claim) if claim else None, offer_until=offer_until,
+        )
+        for card, start, end, pk, holder, name, email, tier, kind, offer_until, *claim in rows
+    ]
+
+
+def _claim(
+    status: str, start: datetime, end: datetime, is_elastic: bool, rank_tier: int, booked_at: datetime, displaced_times: int,
+    cards: int,
+) -> Claim | None:
+    """What a reservation weighs as a whole while it waits to start."""
+    if status != Status.BOOKED:
+        return None
+    return Claim(start, rank_of(is_elastic, rank_tier), booked_at, (end - start) * cards, displaced_times)
+
+
+def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *, claims: bool = False) -> list[Holding]:
+    """What holds these cards at any instant of `[start, end)`, maintenance too; with `claims`, what each reservation weighs
+    against others (D4)."""
+    ids = list(card_ids)
+    return as_holdings(_held_between(ids, start, end, claims)) + maintenance_between(ids, start, end)
+
+
+@prepared
+def _held_between(
+    card_ids: list[int], start: datetime, end: datetime, claims: bool
+) -> QuerySet[Allocation, tuple[Any, ...]]:
+    rows = Allocation.objects.filter(gpu__in=card_ids, status__in=HOLDING_CODES, start__lt=end, end__gt=start)
+    rows = rows.order_by("start", "gpu_id")
+    if not claims:
+        return rows.values_list(*HOLDING_COLUMNS)
+    same = Allocation.objects.filter(reservation=OuterRef("reservation"), status=OuterRef("status"))
+    counted = Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
+    return rows.annotate(cards_of_reservation=counted).values_list(*HOLDING_COLUMNS, *_CLAIM)
+
+
+def maintenance_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
+    """When in `[start, end)` these cards are in maintenance (G5), in order."""
+    return [
+        Holding(gpu_id, Interval(begins, ends), 0, 0, "", closed=Closed.MAINTENANCE)
+        for gpu_id, begins, ends in _maintenance_between(list(card_ids), start, end)
+    ]
+
+
+@prepared
+def _maintenance_between(
+    card_ids: list[int], start: datetime, end: datetime
+) -> QuerySet[MaintenanceCard, tuple[int, datetime, datetime]]:
+    rows = MaintenanceCard.objects.filter(gpu__in=card_ids, start__lt=end, end__gt=start)
+    return rows.order_by("start", "gpu_id").values_list("gpu_id", "start", "end")
+
+
+def lost_cards(card_ids: Iterable[int], now: datetime) -> list[Holding]:
+    """Those of these cards whose loss is proved, each closed for the next day: what starts later may find it back (G6)."""
+    return [
+        Holding(gpu_id, Interval(now, now + LOST_AHEAD), 0, 0, "", closed=Closed.LOST) for gpu_id in _lost(list(card_ids))
+    ]
+
+
+@prepared
+def _lost(card_ids: list[int]) -> QuerySet[CardState, int]:
+    rows = CardState.objects.filter(gpu__in=card_ids).exclude(lost_since=None)
+    return rows.order_by("gpu_id").values_list("gpu_id", flat=True)
+
+
+def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
+    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card)
+    for each of its cards."""
+    return _rivals(list(card_ids), start, end)
+
+
+@prepared
+def _rivals(card_ids: list[int], start: datetime, end: datetime) -> QuerySet[Allocation, tuple[int, int, int]]:
+    in_the_way = Allocation.objects.filter(
+        gpu__in=card_ids, status=str(Status.BOOKED), start__lt=end, end__gt=start
+    ).values("reservation")
+    rows = Allocation.objects.filter(reservation__in=in_the_way, status=str(Status.BOOKED))
+    return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu")
+
+
+def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
+    """Everything the member holds or will hold from `from_` on, as a collaborator too (B4)."""
+    found = as_holdings(_held_by(member_id, from_))
+    # Walk-ins are counted to who booked them (D2); a collaborator's cards to the cap of B1 alone.
+    return [one if one.holder_id == member_id else replace(one, is_walk_in=False) for one in found]
+
+
+@prepared
+def _held_by(member_id: int, from_: datetime) -> QuerySet[Allocation, tuple[Any, ...]]:
+    beside = Collaborator.objects.filter(member=member_id, state=Collaborator.State.ACCEPTED).values("reservation")
+    return Allocation.objects.filter(
+        Q(reservation__holder=member_id) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
+    ).values_list(*HOLDING_COLUMNS)
+
+
+def future_count(member_id: int, now: datetime) -> int:
+    """How many of the member's reservations have not started (B1)."""
+    return Reservation.objects.filter(holder=member_id, status__in=HOLDING_CODES, start__gt=now).count()
+
+
+def card_used_last(member_id: int) -> int | None:
+    """The card that the member's last reservation held (G2)."""
+    return next(iter(_used_last(member_id)), None)
+
+
+@prepared
+def _used_last(member_id: int) -> QuerySet[Allocation, int]:
+    rows = Allocation.objects.filter(reservation__holder=member_id).order_by("-start", "gpu")
+    return rows.values_list("gpu", flat=True)[:1]
+
+
+def next_holding(gpu_id: int, after: datetime, *, not_of: int | None = None) -> Holding | None:
+    """The first reservation that holds the card at or after `after`, other than `not_of`."""
+    rows = Allocation.objects.filter(gpu=gpu_id, status__in=HOLDING_CODES, end__gt=after)
+    if not_of is not None:
+        rows = rows.exclude(reservation=not_of)
+    found = as_holdings(rows.order_by("start").values_list(*HOLDING_COLUMNS)[:1])
+    return found[0] if found else None
+
+
+def next_start(gpu_ids: Iterable[int], after: datetime, *, not_of: int) -> datetime | None:
+    """When the next reservation or maintenance on any of these cards begins, other than `not_of`; earlier than `after` if it
+    holds then."""
+    wanted = list(gpu_ids)
+    rows = Allocation.objects.filter(gpu__in=wanted, status__in=HOLDING_CODES, end__gt=after).exclude(reservation=not_of)
+    closed = MaintenanceCard.objects.filter(gpu__in=wanted, end__gt=after)
+    starts = (some.aggregate(start=Min("start"))["start"] for some in (rows, closed))
+    return min((one for one in starts if one is not None), default=None)
+
+
+@dataclass(frozen=True)
+class EndedHolding:
+    """An allocation the sensor must watch: held now, or ended less than a while ago.
+
+    `beside`: the collaborators who accepted, whose processes count as the holder's (B4).
+    """
+
+    allocation_id: int
+    reservation_id: int
+    gpu_id: int
+    member_id: int
+    status: str
+    start: datetime
+    end: datetime
+    beside: frozenset[int] = frozenset()
+
+
+def watched_allocations(gpu_ids: Iterable[int], since: datetime, now: datetime) -> list[EndedHolding]:
+    """Allocations that have started and that held their card at or after `since`: what monitoring judges.
+
+    A card given back alone has ended with its own end, while its reservation goes on (I4).
+    """
+    shown = [*HOLDING_CODES, *HELD_ONCE]
+    rows = Allocation.objects.filter(
+        gpu__in=list(gpu_ids), status__in=shown, start__lte=now, end__gt=since
+    ).values_list("pk", "reservation_id", "gpu_id", "reservation__holder_id", "status", "start", "end")
+    found = list(rows.order_by("gpu_id", "start"))
+    beside = collaborator_ids({row[1] for row in found})
+    return [EndedHolding(*row, beside[row[1]]) for row in found]
+
+
+def held_on_host(host_id: int, span: Interval) -> list[Allocation]:
+    """What was or is really held of the host's cards at some instant of `span`, in order."""
+    had = [Status.ACTIVE, Status.FINISHED, Status.RELEASED, Status.FORFEITED, Status.INTERRUPTED]
+    rows = Allocation.objects.filter(
+        gpu__host=host_id, status__in=[*map(str, had), str(Status.BOOKED)], start__lt=span.end, end__gt=span.start
+    )
+    return list(rows.select_related("reservation").order_by("start", "pk"))
+
+
+def in_maintenance(gpu_id: int, span: Interval) -> bool:
+    """Whether the card is out of service, or in maintenance at some instant of `span`: then nothing is held against anybody."""
+    if Gpu.objects.filter(pk=gpu_id, service=Gpu.Service.OUT_OF_SERVICE).exists():
+        return True
+    return MaintenanceCard.objects.filter(gpu=gpu_id, start__lt=span.end, end__gt=span.start).exists()
+
+
+def maintenance_listed(now: datetime) -> list[Maintenance]:
+    """What is in maintenance or will be, each with its cards, the next to begin first."""
+    rows = Maintenance.objects.filter(end__gt=now, ended_at=None).select_related("announced_by")
+    cards_of = Prefetch("cards", MaintenanceCard.objects.select_related("gpu__host").order_by("gpu__host__name", "gpu__index"))
+    return list(rows.prefetch_related(cards_of))
+
+
+def held_since(member_ids: Iterable[int], since: datetime, now: datetime) -> dict[int, timedelta]:
+    """The card time that each of these members has really had between the two instants: held, not booked ahead (K5)."""
+    rows = Allocation.objects.filter(
+        reservation__holder__in=list(member_ids), status__in=REALLY_HELD, end__gt=since, start__lt=now
+    ).values_list("reservation__holder_id", "start", "end")
+    found: dict[int, timedelta] = {}
+    for member_id, start, end in rows:
+        found[member_id] = found.get(member_id, timedelta()) + (min(end, now) - max(start, since))
+    return found
