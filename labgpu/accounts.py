@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.auth_backends import AuthenticationBackend
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
@@ -15,6 +16,14 @@ from django.utils.translation import gettext_lazy as _
 
 from reservations import queries
 from reservations.models import Member
+
+
+class Backend(AuthenticationBackend):
+    """Sign-in by allauth; who is signed in is read by a query that is compiled once (docs/adr/0013)."""
+
+    def get_user(self, user_id: Any) -> Member | None:
+        member = queries.member_or_none(int(user_id))
+        return member if member is not None and self.user_can_authenticate(member) else None
 
 
 class Adapter(DefaultAccountAdapter):

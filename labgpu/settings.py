@@ -143,7 +143,8 @@ CACHES = {
 
 # --- people ---------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "reservations.Member"
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = ["labgpu.accounts.Backend"]
+SESSION_ENGINE = "labgpu.sessions"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},

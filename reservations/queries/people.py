@@ -22,6 +22,11 @@ def member_now(pk: int) -> Member:
     return row
 
 
+def member_or_none(pk: int) -> Member | None:
+    """The member with this number, if there is one."""
+    return next(iter(_member(pk)), None)
+
+
 @prepared
 def _member(pk: int) -> QuerySet[Member]:
     return Member.objects.filter(pk=pk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -142,9 +142,10 @@ def somebody_waits(card_ids: Iterable[int], span: Interval, now: datetime, *, be
     return waited_from(card_ids, span, now, besides=besides) is not None
 
 
-def unready(card_ids: Iterable[int], now: datetime) -> list[Kept]:
-    """Freed time that the waitlist may not offer yet, since the card has not been seen free often enough (H4)."""
-    rows = FreedSlot.objects.filter(gpu__in=list(card_ids), ready_at=None, end__gt=now)
+def unready(card_ids: Iterable[int], ready: Collection[int], now: datetime) -> list[Kept]:
+    """Freed time that this round of the waitlist may not offer: all but the slots that were `ready` when it began, since the
+    card has not been seen free often enough (H4), or since it was freed after some were passed over (K5)."""
+    rows = FreedSlot.objects.filter(gpu__in=list(card_ids), end__gt=now).exclude(pk__in=list(ready))
     return [Kept(row.gpu_id, Interval(row.start, row.end), until=row.end) for row in rows]
 
 

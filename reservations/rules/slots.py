@@ -7,9 +7,10 @@ slower, never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from .booking import Decision, Plan, decide
@@ -41,7 +42,14 @@ def open_until(now: datetime, zone: ZoneInfo, policy: Policy) -> datetime:
 def earliest(
     ask: Ask, facts: Facts, *, length: timedelta, until: datetime, several: int = 1, apart: timedelta = timedelta(),
 ) -> list[Plan]:
-    """The first `several` plans for the request with this length (elapsed, rounded up to whole steps), without displacing.
+    """The first `several` of `in_turn`."""
+    return list(islice(in_turn(ask, facts, length=length, until=until, apart=apart), several))
+
+
+def in_turn(
+    ask: Ask, facts: Facts, *, length: timedelta, until: datetime, apart: timedelta = timedelta()
+) -> Iterator[Plan]:
+    """The plans for the request with this length (elapsed, rounded up to whole steps), without displacing.
 
     They start now (as walk-ins) or on a step of the raster, not before the asked start, and end by `until`; the request's own
     end does not matter. In order of the start; at one start the lower charge first, then G2's order. A request by count has
@@ -52,14 +60,13 @@ def earliest(
     step = timedelta(seconds=policy.raster_s)
     length = -(-length // step) * step
     if length <= timedelta() or length > policy.longest or not ask.wanted:
-        return []
+        return
     span = Interval(facts.now, max(min(until, open_until(facts.now, zone, policy)), facts.now + _TINY))
     ways = [source.prepared(length) for source in sources(ask, facts, span)]
-    found: list[Plan] = []
     at: datetime | None = facts.now
     if ask.start is not None and ask.start > facts.now:
         at = next_step(ask.start, policy.raster_s, zone)
-    while at is not None and ways and len(found) < several and not search.is_over:
+    while at is not None and ways and not search.is_over:
         is_now = at == facts.now
         end = round_to_raster(at + length, policy.raster_s, zone, up=True)
         if end > span.end:
@@ -72,10 +79,9 @@ def earliest(
                 if plan is not None:
                     plans.append(plan)
                     source.not_before = at + apart
-        found += in_order(plans, ask, facts)
+        yield from in_order(plans, ask, facts)
         starts = [start for source in ways if (start := source.next_start(at + _TINY, walk_in=False))]
         at = next_step(min(starts), policy.raster_s, zone) if starts else None
-    return found[:several]
 
 
 def in_order(plans: Sequence[Plan], ask: Ask, facts: Facts) -> list[Plan]:

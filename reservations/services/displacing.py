@@ -11,6 +11,7 @@ from .. import queries
 from ..models import Allocation, Member, Notification, Reservation
 from ..queries import LabFacts
 from ..rules import booking as rules
+from ..rules import slots
 from ..rules.lifecycle import Status
 from ..rules.projects import pays
 from ..rules.refusal import Code, refuse
@@ -79,20 +80,20 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
     record = []
     for one in displaced:
         reservation = one.held.reservation
-        plan, facts = _new_place(one, now)
+        place = _new_place(one, now)
         returned: list[dict[str, Any]] = []
-        if plan is None:
+        if place is None:
             reservation.displaced_by = by
             reservation.save(update_fields=["displaced_by"])
             if not reservation.is_elastic:
                 hours.keep_valid(reservation, one.held.charge(), why=cause, lab=one.held.lab, now=now)
         else:
-            returned = _move_to(one, plan, facts, now)
+            returned = _move_to(one, *place, now)
         entry = audit.note(
-            "displaced" if plan is None else "placed", reservation, actor=None, origin="system", now=now, cause=cause,
+            "displaced" if place is None else "placed", reservation, actor=None, origin="system", now=now, cause=cause,
             by=by.pk if by else None, old=dict(one.old),
         )
-        kind = Notification.Kind.DISPLACED if plan is None else Notification.Kind.PLACED
+        kind = Notification.Kind.DISPLACED if place is None else Notification.Kind.PLACED
         # After the seconds in which it can be undone: who was never displaced need not hear of it.
         due = now + timedelta(seconds=one.held.lab.policy.booking_undo_s)
         outbox.write(
@@ -105,21 +106,18 @@ def place_anew(displaced: Sequence[Displaced], by: Reservation | None, *, cause:
     return record
 
 
-def _new_place(one: Displaced, now: datetime) -> tuple[rules.Plan | None, rules.Facts]:
+def _new_place(one: Displaced, now: datetime) -> tuple[rules.Plan, rules.Facts] | None:
     """The earliest time for the same cards or as many like them, at most at the old price (D5); None when there is none."""
     reservation, lab = one.held.reservation, one.held.lab
-    length = reservation.end - reservation.start
     latest = reservation.may_move_until
-    whole = _as_asked(one, reservation.start, max(latest or reservation.end, reservation.end))
-    facts = replace(facts_for(reservation.holder, whole, lab, now), may_displace=False)
-    facts = no_heavier(facts, one.held)
-    start, step = reservation.start, timedelta(seconds=lab.policy.raster_s)
-    while latest is not None and start + length <= latest:
-        plan = rules.decide(_as_asked(one, start, start + length), facts).plan
-        if plan is not None and not extension.collaborators_over(one.held, plan.held, now):
+    if latest is None:
+        return None
+    ask = _as_asked(one, reservation.start, max(latest, reservation.end))
+    facts = no_heavier(facts_for(reservation.holder, ask, lab, now), one.held)
+    for plan in slots.in_turn(ask, facts, length=reservation.end - reservation.start, until=latest):
+        if not extension.collaborators_over(one.held, plan.held, now):
             return plan, facts
-        start += step
-    return None, facts
+    return None
 
 
 def no_heavier(facts: rules.Facts, held: Held) -> rules.Facts:

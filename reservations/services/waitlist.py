@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -137,11 +138,12 @@ def serve(now: datetime, *, budget_s: float = 45.0) -> int:
     """One round: everybody who waits in turn, each with the earliest place there is. Returns how many were served.
 
     Ends wishes whose time has passed. Freed time stops being kept once everybody was asked; a round that did not come to
-    its end leaves it for the next. Whoever cannot be served is passed over by the next in turn.
+    its end leaves it for the next. Whoever cannot be served is passed over by the next in turn. What is freed during the
+    round waits for the next one: who was passed over before is asked first then.
     """
     stop = time.monotonic() + budget_s
     lab = queries.lab_facts()
-    ready = list(FreedSlot.objects.filter(ready_at__lte=now).values_list("pk", flat=True))
+    ready = set(FreedSlot.objects.filter(ready_at__lte=now).values_list("pk", flat=True))
     for entry_id in _over(now):
         try:
             _expire(entry_id, now)
@@ -167,7 +169,7 @@ def serve(now: datetime, *, budget_s: float = 45.0) -> int:
             log.info("the waitlist's round ran out of time: the rest waits for the next")
             return len(done)
         try:
-            if _serve_one(replace(wish, ask=replace(wish.ask, elastic=elastic)), lab, now):
+            if _serve_one(replace(wish, ask=replace(wish.ask, elastic=elastic)), lab, now, ready):
                 done.add(wish.id)
         except locking.Busy:
             whole = False
@@ -181,12 +183,12 @@ def serve(now: datetime, *, budget_s: float = 45.0) -> int:
     return len(done)
 
 
-def _serve_one(wish: law.Wish, lab: LabFacts, now: datetime) -> bool:
+def _serve_one(wish: law.Wish, lab: LabFacts, now: datetime, ready: Collection[int]) -> bool:
     """Serves one wish if there is a place for it. In quiet hours what asks first is passed over (K5)."""
     if not wish.is_served_now:
         return False
     member = Member.objects.get(pk=wish.member_id)
-    if law.earliest(wish, _facts(member, wish, lab, now)) is None:
+    if law.earliest(wish, _facts(member, wish, lab, now, ready)) is None:
         return False
     projects = [] if wish.ask.project_id is None else [wish.ask.project_id]
     with locking.hold(members=[wish.member_id], projects=projects, cards=_cards(wish)):
@@ -194,7 +196,7 @@ def _serve_one(wish: law.Wish, lab: LabFacts, now: datetime) -> bool:
         if entry.state != State.WAITING:
             return False
         lab = queries.lab_facts()
-        facts = _facts(entry.member, wish, lab, now)
+        facts = _facts(entry.member, wish, lab, now, ready)
         plan = law.earliest(wish, facts)
         if plan is None:
             return False
@@ -235,8 +237,8 @@ def _cards(wish: law.Wish) -> list[int]:
     return cards_to_lock(wish.ask)
 
 
-def _facts(member: Member, wish: law.Wish, lab: LabFacts, now: datetime) -> rules.Facts:
-    """The facts over all the time in which the wish may find its place, with what H4 does not let be offered yet."""
+def _facts(member: Member, wish: law.Wish, lab: LabFacts, now: datetime, ready: Collection[int]) -> rules.Facts:
+    """The facts over all the time in which the wish may find its place; of freed time only what was `ready` may be offered."""
     ask = replace(wish.ask, start=min(max(wish.earliest, now), wish.latest - wish.length), end=wish.latest)
     facts = facts_for(member, ask, lab, now)
-    return replace(facts, kept=queries.unready(facts.cards, now))
+    return replace(facts, kept=queries.unready(facts.cards, ready, now))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from .. import queries
 from ..forms_people import CardForm, HostForm, ReplaceForm, ServiceForm
 from ..models import Gpu, Host
 from ..request import LabRequest
-from ..rules.refusal import Refused
-from ..services import inventory
-from . import errors
+from ..rules.refusal import Code, Refusal, Refused
+from ..services import inventory, locking
+from . import errors, refused
 from .access import admin_required
 
 
@@ -36,8 +39,8 @@ def host_add(request: LabRequest) -> HttpResponse:
         return _page(request, host_form=form)
     try:
         inventory.add_host(by=request.user, now=request.now, **form.cleaned_data)
-    except Refused as refused:
-        form.add_error("name", [one.sentence for one in errors.said(refused)])
+    except Refused as problem:
+        form.add_error("name", [one.sentence for one in errors.said(problem)])
         return _page(request, host_form=form)
     messages.success(request, _("%(name)s is added.") % {"name": form.cleaned_data["name"]})
     return _to_hosts()
@@ -97,19 +100,25 @@ def card_service(request: LabRequest, pk: int) -> HttpResponse:
     return _to_hosts()
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @admin_required
 def card_replace(request: LabRequest, pk: int) -> HttpResponse:
     """Gives what is to come on a card to the one that takes its place."""
+    if request.method != "POST":
+        return _replace_page(request, pk)
     form = ReplaceForm(request.POST)
     if not form.is_valid():
-        return errors.not_understood(request, _("Choose the card that takes its place."))
+        return _replace_page(request, pk, reasons=refused.reasons([Refusal(Code.NOT_A_REPLACEMENT)]), status=422)
+    new = form.cleaned_data["new"]
     try:
-        moved = inventory.replace(pk, form.cleaned_data["new"], by=request.user, now=request.now)
+        moved = inventory.replace(pk, new, by=request.user, now=request.now)
     except Gpu.DoesNotExist:
         raise Http404 from None
-    except Refused as refused:
-        return errors.not_understood(request, " ".join(one.sentence for one in errors.said(refused)))
+    except Refused as problem:
+        reasons = refused.reasons(replace(one, alternative=None) for one in problem.refusals)
+        return _replace_page(request, pk, chosen=new, reasons=reasons, status=refused.status(problem.refusals))
+    except locking.Busy:
+        return refused.retry(_replace_page(request, pk, chosen=new, reasons=refused.busy(), status=409))
     words = ngettext(
         "Replaced: %(n)d reservation is on the new card now.", "Replaced: %(n)d reservations are on the new card now.", len(moved)
     )
@@ -117,14 +126,21 @@ def card_replace(request: LabRequest, pk: int) -> HttpResponse:
     return _to_hosts()
 
 
+def _replace_page(
+    request: LabRequest, pk: int, *, chosen: int | None = None, reasons: Sequence[refused.Reason] = (), status: int = 200
+) -> HttpResponse:
+    cards = {gpu.pk: gpu for gpu in queries.fleet()}
+    if pk not in cards:
+        raise Http404
+    others = [gpu for gpu in cards.values() if gpu.pk != pk and gpu.service == Gpu.Service.IN_SERVICE]
+    context = {"card": cards[pk], "choice": others, "chosen": chosen, "reasons": reasons}
+    return render(request, "setup/replace.html", context, status=status)
+
+
 def _page(
     request: LabRequest, *, host_form: HostForm | None = None, card_form: CardForm | None = None, card_host: int | None = None
 ) -> HttpResponse:
     listed = queries.hosts_listed()
-    others = [
-        (gpu.pk, f"{host.name}:{gpu.index}", gpu.model) for host in listed for gpu in host.gpus.all()
-        if gpu.service == Gpu.Service.IN_SERVICE
-    ]
     rows = [
         {
             "host": host,
@@ -139,7 +155,7 @@ def _page(
         for host in listed
     ]
     context = {
-        "rows": rows, "others": others, "host_form": host_form or HostForm(), "pools": queries.pool_names(),
+        "rows": rows, "host_form": host_form or HostForm(), "pools": queries.pool_names(),
         "this_host": settings.THIS_HOST,
     }
     return render(request, "setup/hosts.html", context, status=422 if host_form or card_form else 200)

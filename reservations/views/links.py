@@ -21,8 +21,9 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from .. import forms, labels, links, looks, messages, permissions, queries, reader
+from .. import forms, labels, links, looks, permissions, queries, reader
 from ..links import Link, LinkAction
+from ..messages.parts import page
 from ..models import AuditEntry, IdempotencyKey, Member, Reservation
 from ..rules.lifecycle import Status
 from ..rules.refusal import Code, Refusal, Refused
@@ -457,7 +458,7 @@ def _nothing(request: HttpRequest, state: str, status: int) -> HttpResponse:
 
 def _render(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
     response = render(
-        request, "reservations/link.html", {**context, "address": request.path, "mine": messages.page("mine")}, status=status
+        request, "reservations/link.html", {**context, "address": request.path, "mine": page("mine")}, status=status
     )
     response["Content-Language"] = translation.get_language() or ""
     return response

@@ -315,7 +315,13 @@ row("maintenance", """
     GET           L    L    W    403  403  200  403  C
     POST          L    L    W    403  403  303+ 403  C
 """)
-row("invite-end host-reader card-add card-service card-replace maintenance-end", """
+row("card-replace", """
+    GET there     L    L    W    403  403  200  403  -
+    GET missing   L    L    W    403  403  404  403  C
+    POST there    L    L    W    403  403  303+ 403  -
+    POST missing  L    L    W    403  403  404  403  C
+""")
+row("invite-end host-reader card-add card-service maintenance-end", """
     POST there    L    L    W    403  403  303+ 403  -
     POST missing  L    L    W    403  403  404  403  C
 """)

@@ -645,7 +645,7 @@ def test_h8_a_holder_is_told_at_once_of_what_an_arbiter_did() -> None:
     rows = changed()
     assert [row.member for row in rows] == [lin] * 4
     assert [row.due_at for row in rows] == [at(1), at(2), at(2), at(3)]
-    subjects = [messages.compose(row, messages.queries.lab_facts(), at(3)).subject for row in rows]
+    subjects = [messages.compose(row, queries.lab_facts(), at(3)).subject for row in rows]
     assert [subject.split(":")[0] for subject in subjects] == [
         "Gao extended your reservation", "Gao released your reservation", "Gao took the release of your reservation back",
         "Gao cancelled your reservation",
@@ -665,6 +665,6 @@ def test_a_forwarded_link_that_somebody_else_pressed_is_told_to_its_owner() -> N
     made = reservation(lin, cards(1), None, 4)
     changes.release(made.pk, by=lin, version=None, now=at(2), origin="link", pressed_by=wu.pk)
     (row,) = changed()
-    message = messages.compose(row, messages.queries.lab_facts(), at(2))
+    message = messages.compose(row, queries.lab_facts(), at(2))
     assert (row.member, message.subject.split(":")[0]) == (lin, "Wu released your reservation")
     assert "by a link in a message to you" in message.text

@@ -145,12 +145,34 @@ def test_where_no_equal_card_is_free_the_page_says_so(client: Client, gpus: list
 
 def test_a_card_is_replaced_from_the_hosts_page(client: Client, gpus: list[Gpu], boss: Member, lin: Member) -> None:
     factories.reservation(lin, [gpus[0]], 3, 5)
-    assert "Replaced by another card" in client.get("/hosts/").content.decode()
-    assert client.post(f"/cards/{gpus[0].pk}/replace", {"new": gpus[1].pk}).status_code == 303
+    where = f"/cards/{gpus[0].pk}/replace"
+    assert f'href="{where}"' in client.get("/hosts/").content.decode()
+    choice = client.get(where).content.decode()
+    assert f'<option value="{gpus[1].pk}">' in choice and f'<option value="{gpus[0].pk}">' not in choice
+    assert client.post(where, {"new": gpus[1].pk}).status_code == 303
     assert Reservation.objects.get().allocations.get().gpu == gpus[1]
-    assert client.post(f"/cards/{gpus[1].pk}/replace", {"new": gpus[1].pk}).status_code == 400
-    assert client.post(f"/cards/{gpus[1].pk}/replace", {"new": "x"}).status_code == 400
+    for wrong in (gpus[1].pk, "x"):
+        again = client.post(f"/cards/{gpus[1].pk}/replace", {"new": wrong})
+        assert again.status_code == 422 and "A replacement is another card that is in service." in again.content.decode()
+    assert client.get("/cards/987654/replace").status_code == 404
     assert client.post("/cards/987654/replace", {"new": gpus[1].pk}).status_code == 404
+
+
+def test_a_card_that_is_booked_meanwhile_takes_nothing_over(client: Client, gpus: list[Gpu], boss: Member, lin: Member) -> None:
+    factories.reservation(lin, [gpus[0]], 3, 5)
+    factories.reservation(lin, [gpus[1]], 4, 6)
+    refused = client.post(f"/cards/{gpus[0].pk}/replace", {"new": gpus[1].pk})
+    assert refused.status_code == 409 and f'<option value="{gpus[1].pk}" selected>' in refused.content.decode()
+    assert Reservation.objects.filter(allocations__gpu=gpus[0]).count() == 1
+
+
+def test_the_hosts_page_grows_with_the_cards_and_not_with_their_square(client: Client, boss: Member) -> None:
+    host = factories.host()
+    sizes = []
+    for _ in range(3):
+        factories.cards(16, host)
+        sizes.append(len(client.get("/hosts/").content))
+    assert abs((sizes[2] - sizes[1]) - (sizes[1] - sizes[0])) < 500
 
 
 def said(kind: str) -> str:
