@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from labgpu.notify.message import Message
 from labgpu.notify.transport import TransportError
-from reservations import looks, messages, tasks
+from reservations import looks, messages, queries, tasks
 from reservations.models import CardState, Gpu, KeptMail, Member, Notification, Reservation, Ruling
 from reservations.services import arbitration, booking, changes, conduct, delivery, extension
 from reservations.services.delivery import Outcome, Sender
