@@ -214,10 +214,15 @@ def _week_later(instant: datetime, field: str, zone: ZoneInfo) -> datetime:
         ) from None
 
 
-def check(member: Member, request: BookingRequest, *, now: datetime) -> list[rules.Refusal]:
-    """What would be refused if this were asked now; writes nothing and takes no lock."""
+def look(member: Member, request: BookingRequest, *, now: datetime) -> rules.Decision:
+    """What would be decided if this were asked now; writes nothing and takes no lock."""
     ask = request.ask()
-    return list(rules.decide(ask, facts_for(member, ask, queries.lab_facts(), now)).refusals)
+    return rules.decide(ask, facts_for(member, ask, queries.lab_facts(), now))
+
+
+def check(member: Member, request: BookingRequest, *, now: datetime) -> list[rules.Refusal]:
+    """What would be refused if this were asked now."""
+    return list(look(member, request, now=now).refusals)
 
 
 # --- time passing ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ..rules.waivers import would_help
 from ..rules.week import NoSuchLocalTime, local_date
 from ..services import booking, exceptions, locking, moving, slots
 from ..services.booking import BookingRequest
-from . import cardlook, refused
+from . import cardlook, refused, say
 from .access import lead, member_required
 from .tiers import open_tiers, usual_tier
 from .waitlist import WAITABLE, instead
@@ -49,10 +49,34 @@ class Choice:
 @require_http_methods(["GET", "HEAD", "POST"])
 @member_required
 def book(request: HttpRequest) -> HttpResponse:
-    """GET shows the form (`?card=…&start=…&end=…` fill it in), POST books; `length` only fills in the end."""
+    """GET shows the form (`?card=…&start=…&end=…` fill it in, or a text, `?say=…`), POST books; `length` fills in the end."""
     if request.method == "POST":
         return _length(request) if "length" in request.POST else _book(request)
-    return _page(request, _given(request))
+    return _said(request) if request.GET.get("say", "").strip() else _page(request, _given(request))
+
+
+def _said(request: HttpRequest) -> HttpResponse:
+    """The form as a text fills it in, with the cards that would be chosen; what is unclear is asked, and nothing filled in."""
+    models = list(dict.fromkeys(gpu.model for gpu in queries.fleet()))
+    filled = say.fill(request.GET["say"], request.lab, models, request.now)
+    times = {"start": _local(filled.start) if filled.start else "", "end": _local(filled.end) if filled.end else ""}
+    data = QueryDict(mutable=True)
+    if filled.questions or filled.end is None or not filled.count:
+        return _page(request, times, data=data, questions=filled.questions)
+    projects, policy = queries.projects_of(request.user.pk), request.lab.policy
+    project = _chosen_project(data, projects, policy)
+    asked = BookingRequest(
+        (), filled.start, filled.end, usual_tier(open_tiers(projects, policy, request), project, policy),
+        count=filled.count, model=filled.model, project_id=project,
+    )
+    decision = booking.look(request.user, asked, now=request.now)
+    if decision.plan is not None:
+        data.setlist("card", [str(pk) for pk in decision.plan.card_ids])
+        return _page(request, times, data=data)
+    # Other slots name their cards; a mere change of time would leave the form without any.
+    why = [replace(one, alternative=None) for one in decision.refusals]
+    others = _others(request, asked, [one.code for one in why], why)
+    return _page(request, times, data=data, reasons=refused.reasons(why), others=others)
 
 
 def _given(request: HttpRequest) -> dict[str, str]:
@@ -230,9 +254,10 @@ def _page(
     request: HttpRequest, times: Mapping[str, str], *, form: forms.BookingForm | None = None,
     reasons: tuple[refused.Reason, ...] = (), errors: Mapping[str, list[str]] | None = None, status: int = 200,
     fresh_key: bool = False, pressed: str = "", others: tuple[refused.Instead, ...] = (), may_ask: bool = False,
-    wait: str = "",
+    wait: str = "", data: QueryDict | None = None, questions: tuple[str, ...] = (),
 ) -> HttpResponse:
-    data = form.sent if form is not None else request.POST if request.method == "POST" else request.GET
+    if data is None:
+        data = form.sent if form is not None else request.POST if request.method == "POST" else request.GET
     found = dict(errors or {})
     if form is not None:
         found.update({name: [str(one) for one in problems] for name, problems in form.errors.items()})
@@ -244,7 +269,8 @@ def _page(
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier", "project") for one in problems],
         "note": data.get("note", "")[:200], "memory": data.get("memory", "")[:6], "has_refusals": bool(reasons or found),
         "may_ask": may_ask, "statement": data.get("statement", "")[:2000],
-        "now_local": _local(request.now), "wait": wait,
+        "now_local": _local(request.now), "wait": wait, "questions": questions,
+        "said": request.GET.get("say", "")[: say.LONGEST],
         # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
         "pressed": int(pressed) if pressed else 0,
     }
