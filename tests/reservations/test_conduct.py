@@ -129,6 +129,7 @@ def test_l4_a_case_is_decided_once_on_the_facts_its_page_showed_with_a_reason() 
     assert Ruling.objects.count() == 1
 
 
+@pytest.mark.once
 def test_the_demonstration_lab_is_believable_and_keeps_every_invariant(tmp_path, settings) -> None:  # type: ignore[no-untyped-def]
     import json
 

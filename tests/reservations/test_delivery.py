@@ -374,6 +374,7 @@ def test_a_zone_that_this_machine_does_not_know_falls_back_to_the_labs(zone: str
 # --- trouble --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_rn_04_of_a_hundred_three_bad_ones_fail_with_their_cause_and_97_leave(
     mailbox: mailserver.Mailserver, expect_logs: Any
 ) -> None:

@@ -231,6 +231,7 @@ def _changes(token: str, other: Reservation, chance: random.Random) -> Iterator[
     yield f"{token}:{signature}"
 
 
+@pytest.mark.once
 def test_t10_two_thousand_forgeries_and_none_is_accepted(clock: Any) -> None:
     lab(cards_at_once=100)
     chance = random.Random(20261130)
@@ -608,6 +609,7 @@ def test_the_forms_protection_holds_and_works_without_being_signed_in(made: Rese
     assert client.post(address, {"do": "release", "csrfmiddlewaretoken": token}).status_code == 200
 
 
+@pytest.mark.once
 def test_presses_without_effect_are_limited_but_repeats_of_what_was_done_are_not(made: Reservation, clock: Any) -> None:
     address = path(made, LinkAction.EXTEND)
     answers = [extend(Client(), address, END).status_code for _ in range(view.PRESSES + 1)]

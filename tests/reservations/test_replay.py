@@ -346,6 +346,7 @@ def test_the_report_says_what_balanced_accepts_and_refuses(asked: str, column: i
 
 
 @pytest.mark.shared_data
+@pytest.mark.once
 def test_a_large_log_as_load_breaks_nothing(tmp_path: Path) -> None:
     """Its first 600 rows; docs/replay.md has the whole of it."""
     path = tmp_path / "tasks.csv"

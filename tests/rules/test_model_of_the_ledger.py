@@ -78,6 +78,7 @@ def wall_clock_seconds(start: datetime, end: datetime) -> int:
         "nothing elastic", "no closing hour", "no late fee", "model: no cap",
     ],
 )
+@pytest.mark.once
 def test_control_the_model_notices_a_broken_rule(broken: Any) -> None:
     with broken:
         assert any(Play("America/New_York", number).run() for number in range(40))
