@@ -20,6 +20,7 @@ from .held import Held, Reason, cards_of, end_now, locked, post_both, remember, 
 from .placing import allocate, facts_for, on_reserve
 
 _UNDONE = ("undo_booking", "undo_move")
+_BY_THE_CLOCK = (str(Status.ACTIVE), str(Status.FINISHED), "in_quota")
 
 
 def move(
@@ -168,7 +169,7 @@ def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
 
 
 def _last_act(reservation_id: int) -> AuditEntry | None:
-    """The last that somebody did to the reservation; that it started by the clock, or became in-quota, is nobody's act, and
-    who works with whom on its cards changes nothing that an undo restores."""
+    """The last that somebody did to the reservation; that it started or ended by the clock, or became in-quota, is nobody's
+    act, and who works with whom on its cards changes nothing that an undo restores."""
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
-    return rows.exclude(verb__in=[str(Status.ACTIVE), "in_quota", *audit.WORDS_ONLY]).order_by("-pk").first()
+    return rows.exclude(verb__in=[*_BY_THE_CLOCK, *audit.WORDS_ONLY]).order_by("-pk").first()

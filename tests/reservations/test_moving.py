@@ -484,6 +484,17 @@ def test_h0_an_undone_move_is_as_before(start: float, end: float, other_card: bo
     assert (notice.due_at, notice.reservation_version) == (at(18) - 10 * MINUTE, 3)
 
 
+@pytest.mark.parametrize("swept", [False, True])
+def test_h0_an_undo_repeated_after_the_end_returns_what_stands_whether_or_not_the_sweep_came(swept: bool) -> None:
+    made = reservation(member(), cards(1), 24, 26)
+    version = move(made, 48, 50, now=at(1)).version
+    undone = undo(made, at(1) + SECOND, version=version)
+    if swept:
+        for instant in (at(24), at(26)):
+            booking.advance_one(made.pk, now=instant)
+    assert undo(made, at(27), version=version).version == undone.version
+
+
 def test_h0_a_move_is_undone_within_ten_seconds_only() -> None:
     made = reservation(member(), cards(1), 24, 26)
     move(made, 48, 50, now=at(1))
