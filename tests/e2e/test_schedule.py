@@ -63,7 +63,7 @@ def tomorrow_night() -> str:
 
 def book_tomorrow_night(page: Page, live_server: Any, *names: str) -> None:
     page.goto(live_server.url)
-    page.get_by_role("link", name="Book cards").click()
+    page.get_by_role("button", name="Book cards").click()
     for name in names:
         page.get_by_role("checkbox", name=name).check()
     page.get_by_label("Start", exact=True).fill(tomorrow_night())
