@@ -19,6 +19,7 @@ BASE = datetime(2026, 12, 7, tzinfo=UTC)
 
 def main(stored: int) -> None:
     django.setup()
+    from django.conf import settings
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.sessions.backends.db import SessionStore
     from django.core.management import call_command
@@ -77,7 +78,7 @@ def main(stored: int) -> None:
     who = members[15]
     session = SessionStore()
     session[SESSION_KEY] = str(who.pk)
-    session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     session[HASH_SESSION_KEY] = who.get_session_auth_hash()
     session.save()
     # Free hours: between the 4 h reservations of each card lie 2 h without one.
