@@ -10,6 +10,7 @@ to 22:00, night 22:00 to 08:00.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
@@ -18,6 +19,8 @@ from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 
 DAY = timedelta(days=1)
+MOST_CARDS, LONGEST = 999, 400 * DAY  # beyond these a number is no count and no length: then it is asked
+_YEARS = 2  # so far from now is no year that anybody means
 
 
 class Unclear(StrEnum):
@@ -197,12 +200,21 @@ def _pieces(text: str) -> Iterator[tuple[str, re.Match[str]]]:
 
 
 def _number(digits: str) -> float:
+    """The number, in digits or in Chinese below a hundred; infinity for what is none: 十十."""
     if digits[0].isdigit():
         return float(digits)
     tens, ten, ones = digits.partition("十")
+    if max(len(tens), len(ones)) > 1 or "十" in ones:
+        return math.inf
     if not ten:
-        return float("".join(str(_CHINESE[one]) for one in digits))
-    return (_CHINESE[tens[-1]] if tens else 1) * 10 + (_CHINESE[ones[-1]] if ones else 0)
+        return float(_CHINESE[digits])
+    return (_CHINESE[tens] if tens else 1) * 10 + (_CHINESE[ones] if ones else 0)
+
+
+def _small(digits: str) -> int:
+    """An hour, a day or a month; for what is no number one that none of them is."""
+    number = _number(digits)
+    return int(number) if number < 100 else 99
 
 
 def _word(reader: _Reader, word: str, *, is_first: bool) -> None:
@@ -224,10 +236,11 @@ def _once(reader: _Reader, name: str, value: object, piece: str) -> None:
 
 
 def _length(reader: _Reader, seconds: float, piece: str) -> None:
+    if not 1 <= seconds <= LONGEST.total_seconds():
+        reader.ask(Unclear.WORD, piece)
+        return
     added = timedelta(seconds=round(seconds))
     reader.length = added if reader.length is None else reader.length + added  # 1 hour 30 minutes
-    if not added:
-        reader.ask(Unclear.WORD, piece)
 
 
 def _set_day(reader: _Reader, day: date, piece: str) -> None:
@@ -300,7 +313,7 @@ def _half_day(reader: _Reader, match: re.Match[str]) -> None:
 
 def _zh_clock(reader: _Reader, match: re.Match[str]) -> None:
     minute = 30 if match["half"] else {"一刻": 15, "三刻": 45}.get(match["quarter"] or "", int(match["min"] or 0))
-    _set_time(reader, int(_number(match["h"])), minute, match.group(), bare=True)
+    _set_time(reader, _small(match["h"]), minute, match.group(), bare=True)
 
 
 def _until(reader: _Reader, match: re.Match[str]) -> None:
@@ -323,9 +336,8 @@ def _midnight(reader: _Reader, match: re.Match[str]) -> None:
 def _part(reader: _Reader, match: re.Match[str]) -> None:
     moment, part = reader.moments[-1], _PARTS[match.group()]
     if moment.at is not None and match.group().isascii():  # ten in the evening
-        hour, moment.at = moment.at.hour, None
-        moment.part = part
-        _set_time(reader, hour, 0, match.group())
+        said, moment.at, moment.part = moment.at, None, part
+        _set_time(reader, said.hour, said.minute, match.group())
         return
     if moment.part and moment.part != part:
         reader.ask(Unclear.TWICE, match.group())
@@ -334,6 +346,8 @@ def _part(reader: _Reader, match: re.Match[str]) -> None:
 
 def _date(reader: _Reader, year: int | None, month: int, day: int, piece: str) -> None:
     try:
+        if year is not None and abs(year - reader.now.year) > _YEARS:
+            raise ValueError
         if year is not None:
             _set_day(reader, date(year, month, day), piece)
             return
@@ -350,7 +364,7 @@ def _iso(reader: _Reader, match: re.Match[str]) -> None:
 
 
 def _zh_date(reader: _Reader, match: re.Match[str]) -> None:
-    _date(reader, int(match["y"]) if match["y"] else None, int(_number(match["m"])), int(_number(match["d"])), match.group())
+    _date(reader, int(match["y"]) if match["y"] else None, _small(match["m"]), _small(match["d"]), match.group())
 
 
 def _en_date(reader: _Reader, match: re.Match[str]) -> None:
@@ -411,8 +425,9 @@ def _now(reader: _Reader, match: re.Match[str]) -> None:
 
 def _count(reader: _Reader, match: re.Match[str]) -> None:
     number = _number(match["n"])
-    if number != int(number) or not number:
+    if not (1 <= number <= MOST_CARDS and number == int(number)):
         reader.ask(Unclear.NUMBER, match.group())
+        return
     _once(reader, "count", int(number), match.group())
 
 
@@ -443,8 +458,6 @@ def _understood(reader: _Reader) -> Said:
     end = None if last is None else _ends(reader, start, last)
     if last is None and first.part and first.at is None and reader.length is None:
         end = _end_of_part(first, start)
-    if start is not None and start < reader.now and not reader.is_now:
-        reader.ask(Unclear.PAST, f"{start:%Y-%m-%d %H:%M}")
     if end is not None and end <= (start or reader.now):
         reader.ask(Unclear.ORDER, f"{end:%Y-%m-%d %H:%M}")
     if end is not None and reader.length is not None:
@@ -452,6 +465,8 @@ def _understood(reader: _Reader) -> Said:
             start = end - reader.length  # 8 hours until tomorrow 08:00
         elif end - (start or reader.now) != reader.length:
             reader.ask(Unclear.TWICE, f"{end:%Y-%m-%d %H:%M}")
+    if start is not None and start < reader.now:
+        reader.ask(Unclear.PAST, f"{start:%Y-%m-%d %H:%M}")
     if reader.asks:
         return Said(asks=tuple(dict.fromkeys(reader.asks)))
     return Said(reader.count, reader.model, start, None if reader.length else end, reader.length, reader.is_now)

@@ -83,8 +83,16 @@ def test_what_cannot_be_had_says_why_and_what_else_could_be(client: Client, lin:
     assert made.allocations.count() == 2 and made.end - made.start == timedelta(hours=8)
 
 
-@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "2" * 5000, "\x00", "明天" * 400, "25:99 99h -1 cards"])
+@pytest.mark.parametrize("text", [
+    "<script>alert(1)</script>", "2" * 5000, "\x00", "明天" * 400, "25:99 99h -1 cards", "9" * 190 + "h", "2卡 十十小时",
+    "9999-12-31 24:00 2卡 8h",
+])
 def test_nonsense_is_asked_about_and_shown_as_text(client: Client, lin: Member, text: str) -> None:
     response = client.get("/book", {"say": text})
     assert response.status_code == 200 and b"<script>alert(1)" not in response.content
     assert 'id="say-asks"' in response.content.decode()
+
+
+def test_what_is_far_too_much_is_refused_in_place(client: Client, lin: Member) -> None:
+    html, _, ticked = filled(client, "999 cards 400 days tomorrow 9:00")
+    assert "This cannot be booked as it stands:" in html and not ticked

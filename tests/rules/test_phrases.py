@@ -85,6 +85,7 @@ MEANT: dict[str, dict[str, Any]] = {
     "明天晚上12点": {"start": at(2, 0)},
     "明天中午12点": {"start": at(1, 12)},
     "明天中午1点": {"start": at(1, 13)},
+    "10:30 in the evening": {"start": today(22, 30)},
     "8 in the morning": {"start": at(1, 8)},
     "10 at night": {"start": today(22)},
     "tomorrow 24:00": {"start": at(2, 0)},
@@ -170,6 +171,15 @@ ASKED: dict[str, tuple[Unclear, str]] = {
     "1.5 cards": (Unclear.NUMBER, "1.5 cards"),
     "until tomorrow": (Unclear.TIME, "2026-12-01"),
     "0h": (Unclear.WORD, "0h"),
+    "8h until 18:00": (Unclear.PAST, "2026-11-30 10:00"),
+    "9" * 190 + "h": (Unclear.WORD, "9" * 190 + "h"),
+    "9" * 190 + " cards": (Unclear.NUMBER, "9" * 190 + " cards"),
+    "十十小时": (Unclear.WORD, "十十小时"),
+    "十十张卡": (Unclear.NUMBER, "十十张卡"),
+    "十十点": (Unclear.WORD, "十十点"),
+    "十十月一日 9点": (Unclear.DAY, "十十月一日"),
+    "9999-12-31 24:00": (Unclear.DAY, "9999-12-31"),
+    "0001-01-01 9:00": (Unclear.DAY, "0001-01-01"),
 }
 
 
@@ -195,10 +205,15 @@ def test_anything_is_read_or_asked_about(text: str) -> None:
     assert said.asks or said.start is None or said.start >= NOW
 
 
-WORDS = ["2", "8h", "tomorrow", "明晚", "22:00", "10点", "到", "-", "9点", "周五", "now", "2卡", "4090", "下午"]
+WORDS = [
+    "2", "8h", "tomorrow", "明晚", "22:00", "10点", "到", "-", "9点", "周五", "now", "2卡", "4090", "下午", "十", "零", "小时",
+    "月", "日", "99999999999", "张", "9999-12-31", "24:00", "in the evening", "until", "半",
+]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=6))
 def test_any_order_of_words_is_read_or_asked_about(words: list[str]) -> None:
-    said = read(" ".join(words), now=NOW, models=MODELS)
-    assert said.asks or said.end is None or said.end > (said.start or NOW)
+    for text in (" ".join(words), "".join(words)):
+        said = read(text, now=NOW, models=MODELS)
+        assert said.asks or said.end is None or said.end > (said.start or NOW)
+        assert said.asks or said.start is None or said.start >= NOW
