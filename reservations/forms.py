@@ -176,4 +176,9 @@ def end_after(start: datetime | None, hours: str, *, now: datetime, policy: Poli
     """The end for a length pressed on the form, elapsed hours on the raster; None when it is no such length (A2)."""
     if not (hours.isascii() and hours.isdigit() and len(hours) < 5) or not 0 < int(hours) * 3600 <= policy.longest_s:
         return None
-    return round_to_raster((start or now) + timedelta(hours=int(hours)), policy.raster_s, zone, up=True)
+    return end_of(start, timedelta(hours=int(hours)), now=now, policy=policy, zone=zone)
+
+
+def end_of(start: datetime | None, length: timedelta, *, now: datetime, policy: Policy, zone: ZoneInfo) -> datetime:
+    """When so long from the start (None: now) ends, on the step of the raster at or after it (A2)."""
+    return round_to_raster((start or now) + length, policy.raster_s, zone, up=True)

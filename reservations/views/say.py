@@ -13,7 +13,6 @@ from .. import forms
 from ..queries import LabFacts
 from ..rules import phrases
 from ..rules.phrases import Asked, Unclear
-from ..rules.week import round_to_raster
 
 LONGEST = 200  # characters
 
@@ -40,8 +39,7 @@ def fill(text: str, lab: LabFacts, models: Collection[str], now: datetime) -> Fi
     except ValueError:  # the clock is changed over it
         return Filled((_("The clock is changed at that time. Choose another time, or fill in the fields below."),))
     if end is None and said.length is not None:
-        # From now it would end between two steps of the raster: the step after it is meant (A2).
-        end = round_to_raster((start or now) + said.length, lab.policy.raster_s, lab.zone, up=True)
+        end = forms.end_of(start, said.length, now=now, policy=lab.policy, zone=lab.zone)
     return Filled((), start, end, said.count or (1 if said.model else 0), said.model)
 
 
