@@ -26,6 +26,10 @@ _LARGEST_ID = 2**63 - 1
 _YEARS = range(2000, 2100)
 _WRITTEN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", re.ASCII)
 _OVERRIDES = ("start", "end", "project", "tier")
+# What a way out that changes the one takes the place of.
+_CHIPS = {"start": "when", "end": "hours"}
+# Values of the chips: a start on the spot, and that the field beside them says it.
+NOW, FIELD = "now", "field"
 _GIB = 2**30
 
 
@@ -59,12 +63,24 @@ def clock_refusal(problem: NoSuchLocalTime, field: str) -> list[Refusal]:
 
 
 class BookingForm(forms.Form):
-    """The booking form. After `is_valid()`, `request` is what is asked for, unless `refusals` says what the clock refuses."""
+    """The booking forms. After `is_valid()`, `request` is what is asked for, unless `refusals` says what the clock refuses.
 
+    Cards by name (`card`), or a `count` of any that fit. The start by `when` (`NOW`, a time, or `FIELD`), else by `start`, empty
+    for now; the end by `hours` from the start (or `FIELD`), else by `end`.
+    """
+
+    when = forms.CharField(required=False, max_length=40)
     start = forms.CharField(label=gettext_lazy("Start"), required=False, max_length=40)
-    end = forms.CharField(
-        label=gettext_lazy("End"), max_length=40, error_messages={"required": gettext_lazy("Choose when it ends.")}
+    hours = forms.CharField(required=False, max_length=10)
+    end = forms.CharField(label=gettext_lazy("End"), required=False, max_length=40)
+    count = forms.IntegerField(
+        min_value=1, max_value=MOST_CARDS, required=False,
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), gettext_lazy("Give the number of cards as a whole number, for example 2.")
+        ),
     )
+    model = forms.CharField(required=False, max_length=200)
+    several_hosts = forms.BooleanField(required=False)
     tier = forms.CharField(max_length=30)
     purpose = forms.ChoiceField(
         label=gettext_lazy("Purpose"), choices=[(code, labels.PURPOSE[code]) for code in Reservation.Purpose],
@@ -97,26 +113,44 @@ class BookingForm(forms.Form):
         error_messages={"required": gettext_lazy("This form is damaged. Reload the page and press again.")},
     )
 
-    def __init__(self, data: QueryDict, *, zone: ZoneInfo) -> None:
+    def __init__(self, data: QueryDict, *, policy: Policy, zone: ZoneInfo, now: datetime) -> None:
         self.sent = with_override(data)
         super().__init__(self.sent)
-        self.zone = zone
+        self.policy, self.zone, self.now = policy, zone, now
         self.refusals: list[Refusal] = []
         self.instants: dict[str, datetime] = {}
 
     def clean(self) -> dict[str, object]:
         cleaned: dict[str, object] = super().clean() or {}
-        for name in ("start", "end"):
-            text = str(cleaned.get(name) or "").strip()
-            if not text:
-                continue
-            try:
-                self.instants[name] = read_instant(text, self.zone)
-            except NoSuchLocalTime as problem:
-                self.refusals += clock_refusal(problem, name)
-            except ValueError as problem:
-                self.add_error(name, str(problem))
+        when, hours = (str(cleaned.get(name) or "").strip() for name in ("when", "hours"))
+        typed = str(cleaned.get("start") or "").strip()
+        if when == FIELD and not typed:
+            self.add_error("start", _("Choose when it starts."))
+        self._read("start", "" if when == NOW else typed if when in ("", FIELD) else when)
+        if hours not in ("", FIELD):
+            self._end_after(hours)
+        elif end := str(cleaned.get("end") or "").strip():
+            self._read("end", end)
+        elif "end" not in self.errors:
+            self.add_error("end", _("Choose when it ends."))
         return cleaned
+
+    def _read(self, name: str, text: str) -> None:
+        if not text:
+            return
+        try:
+            self.instants[name] = read_instant(text, self.zone)
+        except NoSuchLocalTime as problem:
+            self.refusals += clock_refusal(problem, name)
+        except ValueError as problem:
+            self.add_error(name, str(problem))
+
+    def _end_after(self, hours: str) -> None:
+        end = end_after(self.instants.get("start"), hours, now=self.now, policy=self.policy, zone=self.zone)
+        if end is None:
+            self.add_error("end", _("There is no such length. Choose one of the buttons."))
+        else:
+            self.instants["end"] = end
 
     def card_ids(self) -> tuple[int, ...]:
         """The cards asked for; one that is no number stands as 0, which no card is, so that the law refuses it."""
@@ -124,9 +158,11 @@ class BookingForm(forms.Form):
 
     @property
     def request(self) -> BookingRequest:
-        cleaned = self.cleaned_data
+        cleaned, card_ids = self.cleaned_data, self.card_ids()
         return BookingRequest(
-            card_ids=self.card_ids(), start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
+            card_ids=card_ids, count=0 if card_ids else cleaned["count"] or 0,
+            model=None if card_ids else cleaned["model"] or None,
+            several_hosts=cleaned["several_hosts"] and not card_ids, start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
             purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned["key"],
             may_move={"yes": True, "no": False}.get(cleaned["may_move"]), project_id=cleaned["project"],
             expected_memory=cleaned["memory"] and cleaned["memory"] * _GIB,
@@ -153,6 +189,8 @@ def with_override(data: QueryDict) -> QueryDict:
     for name, value in parse_qsl(used[:2000], keep_blank_values=True):
         if name in _OVERRIDES:
             changed[name] = value
+            if name in _CHIPS:
+                changed[_CHIPS[name]] = ""
         elif name == "cards":
             changed.setlist("card", value.split(","))
     return changed

@@ -27,6 +27,46 @@ def _reservation(pk: int) -> QuerySet[Reservation]:
     return Reservation.objects.select_related("holder", "project", "displaced_by__holder").filter(pk=pk)
 
 
+def reservations_named(ids: Iterable[int]) -> list[Reservation]:
+    """These reservations with holders and cards, by their start."""
+    rows = Reservation.objects.filter(pk__in=list(ids)).select_related("holder").prefetch_related("allocations__gpu__host")
+    return list(rows.order_by("start", "pk"))
+
+
+@dataclass(frozen=True)
+class Habit:
+    """How somebody books: how many cards, of which model where they were alike, for how long (seconds), and what for."""
+
+    count: int
+    model: str
+    length_s: int
+    tier: str
+    project_id: int | None
+    purpose: str
+
+
+def habit_of(member: Member) -> Habit | None:
+    """What the last of the member's reservations was, or None."""
+    rows = _last_booking(member.pk)
+    if not rows:
+        return None
+    models = {model for model, *_ in rows}
+    _, start, end, tier, project_id, purpose = rows[0]
+    return Habit(
+        len(rows), models.pop() if len(models) == 1 else "", int((end - start).total_seconds()), tier, project_id, purpose
+    )
+
+
+@prepared
+def _last_booking(member_id: int) -> QuerySet[Allocation, tuple[str, datetime, datetime, str, int | None, str]]:
+    """The cards of the member's reservation that ends last, each with what was booked: by an index, however many there are."""
+    last = Reservation.objects.filter(holder=member_id).order_by("-end", "-pk").values("pk")[:1]
+    return Allocation.objects.filter(reservation__in=last).order_by("pk").values_list(
+        "gpu__model", "reservation__start", "reservation__end", "reservation__tier", "reservation__project_id",
+        "reservation__purpose",
+    )
+
+
 def displaced_count(reservation: Reservation) -> int:
     """How many reservations the last act on this one displaced or moved (D4)."""
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk, verb__in=["reserve", "move"])

@@ -69,14 +69,14 @@ def find(member: Member, wanted: Wanted, before: datetime | None, now: datetime,
     facts = wide_facts(member, ask, queries.lab_facts(), now)
     until = open_until(now, facts.zone, facts.policy) if before is None else before
     found = earliest(ask, facts, length=wanted.length, until=until, several=several, apart=wanted.length)
-    return [_slot(plan, facts) for plan in found]
+    return [slot(plan, facts) for plan in found]
 
 
 def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> list[Slot]:
     """Up to three slots that can be had instead of a refused request, best first, each different and allowed (D5)."""
     ask = request.ask()
     facts = wide_facts(member, ask, queries.lab_facts(), now)
-    return [_slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
+    return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
 
 
 def instead_of(displaced: Reservation, now: datetime) -> list[Slot]:
@@ -97,5 +97,6 @@ def wide_facts(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> 
     )
 
 
-def _slot(plan: rules.Plan, facts: rules.Facts, how: How = How.OTHER_TIME) -> Slot:
+def slot(plan: rules.Plan, facts: rules.Facts, how: How = How.OTHER_TIME) -> Slot:
+    """The plan with its cards' names and its charge."""
     return Slot(plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), units_of(plan, facts), how)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,10 +22,10 @@ from ..rules.instead import may_help
 from ..rules.lifecycle import Status
 from ..rules.policy import Policy, Scheduling
 from ..rules.projects import pays
-from ..rules.refusal import Alternative, Code, Refusal, Refused
+from ..rules.refusal import Code, Refusal, Refused
 from ..rules.waivers import would_help
 from ..rules.week import NoSuchLocalTime, local_date
-from ..services import booking, exceptions, locking, moving, slots
+from ..services import booking, exceptions, locking, moving, slots, ways
 from ..services.booking import BookingRequest
 from . import cardlook, refused, say
 from .access import lead, member_required
@@ -34,7 +34,6 @@ from .waitlist import WAITABLE, instead
 
 LENGTHS = (1, 2, 4, 8, 12, 24, 48)
 _WINDOW = timedelta(hours=34)
-_STEPS = 4  # of a way out through other refusals
 
 
 @dataclass(frozen=True)
@@ -91,26 +90,57 @@ def _given(request: HttpRequest) -> dict[str, str]:
 
 
 def _book(request: HttpRequest) -> HttpResponse:
-    form = forms.BookingForm(request.POST, zone=request.lab.zone)
+    form = forms.BookingForm(request.POST, policy=request.lab.policy, zone=request.lab.zone, now=request.now)
     if not form.is_valid() or form.refusals:
+        if _from_bar(request):
+            problems = [str(one) for found in form.errors.values() for one in found]
+            return _in_bar(request, form, {"reasons": refused.reasons(form.refusals), "problems": problems}, 422)
         return _page(request, _typed(form), form=form, reasons=refused.reasons(form.refusals), status=422)
     if "ask" in request.POST:
         return _ask(request, form)
     try:
         made = booking.reserve(request.user, form.request, now=request.now)
     except Refused as problem:
-        allowed = list(_with_allowed(request, form.request, problem.refusals))
-        return _page(
-            request, _typed(form), form=form, reasons=refused.reasons(allowed),
-            others=_others(request, form.request, problem.codes, allowed),
-            status=refused.status(problem.refusals), fresh_key=Code.KEY_REUSED in problem.codes,
-            may_ask=bool(would_help(problem.refusals)),
-            wait=instead(form.request) if WAITABLE & set(problem.codes) else "",
-        )
+        return _not_booked(request, form, problem)
     except locking.Busy:
+        if _from_bar(request):
+            return refused.retry(_in_bar(request, form, {"reasons": refused.busy()}, 409))
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
+
+
+def _not_booked(request: HttpRequest, form: forms.BookingForm, problem: Refused) -> HttpResponse:
+    """Every reason, in the bar or on the page of the form, with what can be had instead."""
+    allowed = list(ways.allowed(request.user, form.request, problem.refusals, request.now))
+    told: dict[str, Any] = {
+        "reasons": refused.reasons(allowed), "others": _others(request, form.request, problem.codes, allowed),
+        "wait": instead(form.request) if WAITABLE & set(problem.codes) else "",
+    }
+    status, fresh_key = refused.status(problem.refusals), Code.KEY_REUSED in problem.codes
+    if _from_bar(request):
+        return _in_bar(request, form, told | {"book_page": _address(form.sent)}, status, fresh_key=fresh_key)
+    may_ask = bool(would_help(problem.refusals))
+    return _page(request, _typed(form), form=form, status=status, fresh_key=fresh_key, may_ask=may_ask, **told)
+
+
+def _from_bar(request: HttpRequest) -> bool:
+    """Whether the bar above the schedule asked, which shows the answer in its place."""
+    return bool(request.htmx) and "bar" in request.POST
+
+
+def _in_bar(
+    request: HttpRequest, form: forms.BookingForm, told: dict[str, Any], status: int, *, fresh_key: bool = False
+) -> HttpResponse:
+    sent = form.sent.get("key", "")
+    key = forms.new_key() if fresh_key or "key" in form.errors else sent
+    return render(request, "reservations/_preview.html", told | {"key": key, "focus": True}, status=status)
+
+
+def _address(sent: QueryDict) -> str:
+    """The page of the form with what was asked, for who wants to ask the arbiters or change more."""
+    given = [(name, value) for name in ("card", "start", "end", "tier", "project") for value in sent.getlist(name) if value]
+    return resolve_url("book") + "?" + urlencode(given)
 
 
 def _ask(request: HttpRequest, form: forms.BookingForm) -> HttpResponse:
@@ -143,49 +173,6 @@ def _others(
     return refused.others(
         slots.alternatives_for(request.user, asked, request.now), asked, {(one["start"], one["end"]) for one in values}
     )
-
-
-def _with_allowed(
-    request: HttpRequest, asked: BookingRequest, refusals: Iterable[Refusal]
-) -> Iterator[Refusal]:
-    """The refusals with ways out that would really be booked: one that meets another refusal is followed further, and
-    left out when it leads nowhere or where another button leads already."""
-    offered: set[tuple[object, ...]] = set()
-    for refusal in refusals:
-        way = refusal.alternative and _allowed(request, asked, refusal.alternative)
-        key = (way.start, way.end, way.project_id, way.tier) if way else ()
-        if refusal.alternative and way and key not in offered:
-            offered.add(key)
-            yield replace(refusal, alternative=Alternative(_changed(asked, way, refusal.alternative)))
-        else:
-            yield replace(refusal, alternative=None)
-
-
-def _changed(asked: BookingRequest, way: BookingRequest, first: Alternative) -> dict[str, Any]:
-    """What the button of a way out changes: the times, and project and tier where they are others."""
-    values: dict[str, Any] = {}
-    if (way.project_id, way.tier) == (asked.project_id, asked.tier) or (way.start, way.end) != (asked.start, asked.end):
-        values |= {"start": way.start, "end": way.end}
-    if way.project_id != asked.project_id:
-        values |= {"project": way.project_id, "project_name": first.values.get("project_name", "")}
-    if way.tier != asked.tier:
-        values["tier"] = way.tier
-    return values
-
-
-def _allowed(request: HttpRequest, asked: BookingRequest, way: Alternative) -> BookingRequest | None:
-    """What the way out comes to, when it is allowed within a few steps."""
-    for _step in range(_STEPS):
-        names = {"start": "start", "end": "end", "project": "project_id", "tier": "tier"}
-        asked = replace(asked, **{names[name]: value for name, value in way.values.items() if name in names})
-        refusals = booking.check(request.user, asked, now=request.now)
-        if not refusals:
-            return asked
-        further = next((one.alternative for one in refusals if one.alternative), None)
-        if further is None:
-            return None
-        way = further
-    return None
 
 
 def undo_tag(request: HttpRequest, made: Reservation) -> str:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.cache import get_conditional_response
@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from .. import queries
 from ..rules.week import local_date
-from . import calendar, cardlook, errors
+from . import calendar, cardlook, errors, quick
 from .access import member_required
 
 _AROUND = {calendar.HOURS_36: 1, calendar.WEEK: 7, calendar.LIST: 7}
@@ -31,7 +31,9 @@ def schedule(request: HttpRequest) -> HttpResponse:
         win = _window(request)
     except calendar.BadWindow as problem:
         return errors.not_understood(request, str(problem))
-    return render(request, "reservations/schedule.html", {**_grid(request, win), **_tools(request, win)})
+    return render(request, "reservations/schedule.html", {
+        **_grid(request, win), **_tools(request, win), **quick.context(request, QueryDict()),
+    })
 
 
 @require_safe

@@ -1,0 +1,85 @@
+"""What a booking would be, before it is pressed: reads only, under no lock. Booking decides again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from .. import queries
+from ..models import Member, Reservation
+from ..rules import booking as rules
+from ..rules.instead import alternatives, may_help
+from ..rules.kinds import Kind
+from ..rules.projects import account_of
+from ..rules.quota import charge
+from ..rules.refusal import Refusal
+from . import placing, slots, ways
+from .booking import BookingRequest
+from .slots import Slot
+
+
+@dataclass(frozen=True)
+class Week:
+    """A quota week that the booking charges, in units: used before, and after it, of the allowance."""
+
+    monday: date
+    before: int
+    after: int
+    allowance: int
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Either refusals, with ways out that would be booked, or a plan and what it comes to.
+
+    `labels`: the plan's cards by name; `units`: its whole charge; `steps`: by how many tiers standing lowers it (J3); `makes_room`:
+    the reservations that it would displace, holder and cards loaded; `others`: slots to be had instead, best first.
+    """
+
+    refusals: tuple[Refusal, ...]
+    plan: rules.Plan | None = None
+    labels: tuple[str, ...] = ()
+    units: int = 0
+    weeks: tuple[Week, ...] = ()
+    steps: int = 0
+    makes_room: Sequence[Reservation] = ()
+    others: tuple[Slot, ...] = ()
+
+
+def preview(member: Member, request: BookingRequest, *, now: datetime) -> Preview:
+    """What would come of the request if it were asked now. Other slots are looked for where it is refused or displaces."""
+    lab, ask = queries.lab_facts(), request.ask()
+    facts = placing.facts_for(member, ask, lab, now)
+    decision = rules.decide(ask, facts)
+    plan = decision.plan
+    if plan is None:
+        return Preview(
+            tuple(ways.allowed(member, request, decision.refusals, now)),
+            others=tuple(slots.alternatives_for(member, request, now))
+            if may_help(one.code for one in decision.refusals) else (),
+        )
+    charges = charge([(plan.prices[card_id], facts.cards[card_id].weight) for card_id in plan.card_ids], facts.zone)
+    account = account_of(ask, facts)
+    # What is beyond the allowance has an account of its own, and a walk-in without a project costs nobody anything (E4, B5).
+    paid_for = account is not None and not plan.is_elastic
+    weeks = [
+        Week(week, account.used.get(week, 0), account.used.get(week, 0) + units, account.allowance)
+        for week, units in sorted(charges.items())
+    ] if account is not None and paid_for else []
+    return Preview(
+        (), plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), sum(charges.values()), tuple(weeks),
+        facts.steps, queries.reservations_named(plan.displaced) if plan.displaced else (),
+        tuple(_without_displacing(member, ask, now)) if plan.displaced else (),
+    )
+
+
+def _without_displacing(member: Member, ask: rules.Ask, now: datetime) -> list[Slot]:
+    """Slots for which nobody would have to make room."""
+    facts = replace(slots.wide_facts(member, ask, queries.lab_facts(), now), may_displace=False)
+    return [slots.slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
+
+
+def starts_now(plan: rules.Plan) -> bool:
+    """Whether it begins whenever it is pressed."""
+    return plan.kind == Kind.WALK_IN

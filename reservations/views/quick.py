@@ -1,0 +1,161 @@
+"""The quick bar above the schedule: how many cards, when, how long, and what that would be, before it is pressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from .. import forms, labels, looks, queries
+from ..models import Reservation
+from ..rules.projects import Scheduling
+from ..rules.week import NoSuchLocalTime, typed_instant
+from . import previewed, say
+from .access import member_required
+from .tiers import open_tiers, usual_tier
+
+LENGTHS = (1, 2, 4, 8, 12, 24)
+_COUNTS = (1, 2, 3, 4, 6, 8)
+_USUAL_HOURS = 8
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One choice of a row: what it submits and says. `hours`: the length that goes with it."""
+
+    value: str
+    words: str
+    chosen: bool
+    hours: int | None = None
+
+
+@require_safe
+@member_required
+def bar(request: HttpRequest) -> HttpResponse:
+    """The bar as a text (`say`), or cards and times (`card`, `start`, `end`), fill it in, with what that would be."""
+    data, questions = request.GET.copy(), ()
+    if text := request.GET.get("say", "").strip():
+        data, questions = _said(request, text)
+    shown = {} if questions or not ({"when", "start"} & set(data)) else previewed.context(request, data)
+    return render(request, "reservations/_bar.html", {
+        **context(request, data), **shown, "said": request.GET.get("say", "")[: say.LONGEST], "questions": questions,
+        "filled": not questions,
+    })
+
+
+@require_safe
+@member_required
+def preview(request: HttpRequest) -> HttpResponse:
+    """What the form, as it is filled in, would be."""
+    return render(request, "reservations/_preview.html", previewed.context(request, request.GET))
+
+
+def _said(request: HttpRequest, text: str) -> tuple[QueryDict, tuple[str, ...]]:
+    """What a text fills in, or what is asked back about it."""
+    models = list(dict.fromkeys(gpu.model for gpu in queries.fleet()))
+    filled = say.fill(text, request.lab, models, request.now)
+    data = QueryDict(mutable=True)
+    if filled.questions:
+        return data, filled.questions
+    if filled.count:
+        data["count"], data["model"] = str(filled.count), filled.model or ""
+    if filled.start or filled.end:
+        data["when"] = forms.FIELD if filled.start else forms.NOW
+        data["start"] = _local(filled.start) if filled.start else ""
+    if filled.end:
+        data["hours"], data["end"] = forms.FIELD, _local(filled.end)
+    return data, ()
+
+
+def context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
+    """The bar's fields: as sent, else as the reader booked last, else as most do."""
+    policy, habit = request.lab.policy, queries.habit_of(request.user)
+    gpus = queries.fleet()
+    projects = queries.projects_of(request.user.pk)
+    tiers = open_tiers(projects, policy, request)
+    project = _project(data, habit, projects, policy.mode)
+    tier = next((one for one in (data.get("tier"), habit and habit.tier) if one in tiers), None)
+    purpose = next(
+        (one for one in (data.get("purpose"), habit and habit.purpose) if one in Reservation.Purpose.values),
+        Reservation.Purpose.TRAINING,
+    )
+    most = policy.most_cards(request.user.role)
+    named = set(forms.card_ids(data))
+    count = data.get("count") or str(min(habit.count if habit else 1, most))
+    counts = [str(one) for one in _COUNTS if one <= min(most, len(gpus))] or ["1"]
+    models = list(dict.fromkeys(gpu.model for gpu in gpus))
+    model = data.get("model", habit.model if habit else "")
+    return {
+        "named": [(gpu.pk, str(gpu)) for gpu in gpus if gpu.pk in named],
+        "counts": [(one, one == count) for one in (counts if count in counts or not _is_count(count) else [*counts, count])],
+        "models": [(one, looks.model_name(one), one == model) for one in models],
+        "several_hosts": bool(data.get("several_hosts")),
+        "whens": list(_whens(request, data)), "start": data.get("start", "")[:40],
+        "at": bool(data.get("start")) and data.get("when", forms.FIELD) == forms.FIELD,
+        "lengths": list(_lengths(request, data, habit.length_s if habit else _USUAL_HOURS * 3600)),
+        "end": data.get("end", "")[:40],
+        "until": bool(data.get("end")) and data.get("hours", forms.FIELD) == forms.FIELD,
+        "projects": [(pk, name, pk == project) for pk, name in projects.items()],
+        "may_book_without": policy.mode != Scheduling.PROJECT,
+        "tiers": [
+            (code, labels.tier(code), labels.TIER_LETTER.get(code, ""), code == (tier or usual_tier(tiers, project, policy)))
+            for code in tiers
+        ],
+        "purposes": [(code, labels.PURPOSE[code], code == purpose) for code in Reservation.Purpose],
+        "key": forms.new_key(),
+    }
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 3
+
+
+def _project(data: QueryDict, habit: queries.Habit | None, projects: dict[int, str], mode: str) -> int | None:
+    """The project shown: as sent, else of the last time, else the only one where projects pay."""
+    if "project" in data:
+        found = forms.card_ids(data, "project")[0] if data["project"] else None
+        return found if found in projects else None
+    if habit is not None and habit.project_id in projects:
+        return habit.project_id
+    return next(iter(projects)) if len(projects) == 1 and mode != Scheduling.PERSON else None
+
+
+def _whens(request: HttpRequest, data: QueryDict) -> Iterator[Chip]:
+    """Now, and the times at which most bookings begin."""
+    chosen = data.get("when", "")
+    yield Chip(forms.NOW, _("Now"), chosen == forms.NOW)
+    local = timezone.localtime(request.now)
+    today, tomorrow = local.date(), local.date() + timedelta(days=1)
+    times: list[tuple[date, time, str, int | None]] = [(tomorrow, time(9), _("Tomorrow 9:00"), None)]
+    times.append((tomorrow, time(22), _("Tomorrow night"), 8))
+    if local.time() < time(21, 30):
+        times.insert(0, (today, time(22), _("Tonight"), 8))
+    for day, at, words, hours in times:
+        begins = datetime.combine(day, at)
+        try:
+            typed_instant(begins, request.lab.zone)
+        except NoSuchLocalTime:
+            continue
+        value = begins.strftime("%Y-%m-%dT%H:%M")
+        yield Chip(value, words, chosen == value, hours)
+
+
+def _lengths(request: HttpRequest, data: QueryDict, usual_s: int) -> Iterator[Chip]:
+    """The usual lengths that the policy allows; the one that the reader had last, or as sent, is chosen."""
+    allowed = [hours for hours in LENGTHS if hours * 3600 <= request.lab.policy.longest_s]
+    usual = max((hours for hours in allowed if hours * 3600 <= usual_s), default=allowed[0] if allowed else 0)
+    chosen = data.get("hours") or ("" if data.get("end") else str(usual))
+    for hours in allowed:
+        # Translators: a length in hours
+        yield Chip(str(hours), _("%(n)d h") % {"n": hours}, chosen == str(hours))
+
+
+def _local(instant: datetime) -> str:
+    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
