@@ -34,7 +34,7 @@ class _Statement:
     sql: str
     values: list[Any]
     places: list[tuple[int, int]]  # (place among the values, place among the arguments)
-    converters: list[tuple[int, Sequence[Callable[..., Any]], Any]]
+    converters: list[tuple[int, Callable[[Any], Any]]]
     finish: Callable[[list[Any]], list[Any]]
 
 
@@ -112,9 +112,27 @@ def _compiled(build: Callable[..., QuerySet[Any, Any]], args: Sequence[Any], kwa
         raise TypeError(f"{build.__qualname__}: arguments {sorted(left)} are no values in its query")
     converters = compiler.get_converters([column[0] for column in compiler.select])
     return _Statement(
-        sql, list(values), places, [(place, functions, column) for place, (functions, column) in converters.items()],
+        sql, list(values), places, [(place, _conversion(functions, column)) for place, (functions, column) in converters.items()],
         _finisher(rows, compiler),
     )
+
+
+def _conversion(functions: Sequence[Callable[..., Any]], column: Any) -> Callable[[Any], Any]:
+    """What makes the column's value of what the driver gives, as Django's converters would."""
+    if [getattr(function, "__name__", "") for function in functions] == ["convert_datetimefield_value"]:
+        return _instant
+
+    def converted(value: Any) -> Any:
+        for function in functions:
+            value = function(value, column, connection)
+        return value
+
+    return converted
+
+
+def _instant(value: datetime | None) -> datetime | None:
+    """What the driver of SQLite gives for an instant, which Django writes in UTC (its own converter takes ten times as long)."""
+    return None if value is None else value.replace(tzinfo=UTC)
 
 
 def _is_stand_in(value: Any, meant: Collection[Any]) -> bool:
@@ -170,8 +188,7 @@ def _run(statement: _Statement, arguments: Sequence[Any]) -> list[Any]:
         found: list[Any] = cursor.fetchall()
     if statement.converters:
         found = [list(row) for row in found]
-        for place, functions, column in statement.converters:
+        for place, converted in statement.converters:
             for row in found:
-                for function in functions:
-                    row[place] = function(row[place], column, connection)
+                row[place] = converted(row[place])
     return statement.finish(found)
