@@ -144,7 +144,7 @@ def _finisher(rows: QuerySet[Any, Any], compiler: Any) -> Callable[[list[Any]], 
     if rows._iterable_class is FlatValuesListIterable:
         return lambda found: [row[0] for row in found]
     if rows._iterable_class is ValuesListIterable:
-        return lambda found: [tuple(row) for row in found]
+        return list
     if rows._iterable_class is not ModelIterable:
         raise TypeError("only models and values_list can be prepared")
     info, select, alias = compiler.klass_info, compiler.select, rows.db
@@ -186,9 +186,9 @@ def _run(statement: _Statement, arguments: Sequence[Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement.sql, values)
         found: list[Any] = cursor.fetchall()
-    if statement.converters:
-        found = [list(row) for row in found]
+    if statement.converters and found:
+        columns: list[Any] = list(zip(*found, strict=True))
         for place, converted in statement.converters:
-            for row in found:
-                row[place] = converted(row[place])
+            columns[place] = map(converted, columns[place])
+        found = list(zip(*columns, strict=True))
     return statement.finish(found)

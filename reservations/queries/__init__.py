@@ -81,7 +81,7 @@ from .reservations import (
     reservation_detail,
     reservations_of,
 )
-from .schedule import Block, blocks_between, maintenance_blocks, next_blocks
+from .schedule import Block, ShownCard, blocks_between, instant_of, maintenance_blocks, next_blocks, shown_card, shown_cards
 from .waiting import (
     KEPT,
     anybody_waits,
