@@ -15,8 +15,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
+from django.db.models.constants import OnConflict
 from django.db.models.query import FlatValuesListIterable, ModelIterable, ValuesListIterable, get_related_populators
+from django.db.models.sql import InsertQuery
+from django.db.models.sql.compiler import SQLInsertCompiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -192,3 +195,44 @@ def _run(statement: _Statement, arguments: Sequence[Any]) -> list[Any]:
             columns[place] = map(converted, columns[place])
         found = list(zip(*columns, strict=True))
     return statement.finish(found)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+_inserts: dict[Any, tuple[str, list[Any]]] = {}
+Row = TypeVar("Row", bound=Model)
+
+
+def insert(rows: Sequence[Row], *, ignore_conflicts: bool = False) -> Sequence[Row]:
+    """Writes new rows of one model in one statement, as `bulk_create` does, by SQL that is compiled once; gives them their keys.
+
+    Of tables to whose writes nothing listens: no signals are sent. With `ignore_conflicts` rows that meet a unique key are
+    left out, and no keys are given.
+    """
+    if not rows:
+        return rows
+    model = type(rows[0])
+    known = (connection.vendor, model, len(rows), ignore_conflicts)
+    if known not in _inserts:
+        _inserts[known] = _compiled_insert(rows, ignore_conflicts)
+    sql, fields = _inserts[known]
+    values = [field.get_db_prep_save(field.pre_save(row, True), connection) for row in rows for field in fields]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        keys = [] if ignore_conflicts else cursor.fetchall()
+    for row, (key,) in zip(rows, keys, strict=False):
+        row.pk = key
+        row._state.adding, row._state.db = False, connection.alias
+    return rows
+
+
+def _compiled_insert(rows: Sequence[Row], ignore_conflicts: bool) -> tuple[str, list[Any]]:
+    meta = type(rows[0])._meta
+    fields = [field for field in meta.concrete_fields if not field.primary_key]
+    query = InsertQuery(type(rows[0]), on_conflict=OnConflict.IGNORE if ignore_conflicts else None)
+    query.insert_values(fields, rows)
+    # The general compiler: PostgreSQL's own hands several rows over column by column.
+    compiler = SQLInsertCompiler(query, connection, None)
+    if not ignore_conflicts:
+        compiler.returning_fields = [meta.pk]
+    ((sql, _values),) = compiler.as_sql()
+    return sql, fields

@@ -101,39 +101,49 @@ def _lost(card_ids: list[int]) -> QuerySet[CardState, int]:
     return rows.order_by("gpu_id").values_list("gpu_id", flat=True)
 
 
-def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
-    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card)
-    for each of its cards."""
+def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int, int | None]]:
+    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card,
+    project) for each of its cards."""
     return _rivals(list(card_ids), start, end)
 
 
 @prepared
-def _rivals(card_ids: list[int], start: datetime, end: datetime) -> QuerySet[Allocation, tuple[int, int, int]]:
+def _rivals(
+    card_ids: list[int], start: datetime, end: datetime
+) -> QuerySet[Allocation, tuple[int, int, int, int | None]]:
     in_the_way = Allocation.objects.filter(
         gpu__in=card_ids, status=str(Status.BOOKED), start__lt=end, end__gt=start
     ).values("reservation")
     rows = Allocation.objects.filter(reservation__in=in_the_way, status=str(Status.BOOKED))
-    return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu")
+    return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu", "reservation__project")
 
 
-def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
-    """Everything the member holds or will hold from `from_` on, as a collaborator too (B4)."""
-    found = as_holdings(_held_by(member_id, from_))
+def holdings_of(member_id: int, from_: datetime, until: datetime | None = None) -> list[Holding]:
+    """Everything the member holds or will hold from `from_` on, or between the two, as a collaborator too (B4)."""
+    found = as_holdings(_held_by(member_id, from_, until))
     # Walk-ins are counted to who booked them (D2); a collaborator's cards to the cap of B1 alone.
     return [one if one.holder_id == member_id else replace(one, is_walk_in=False) for one in found]
 
 
 @prepared
-def _held_by(member_id: int, from_: datetime) -> QuerySet[Allocation, tuple[Any, ...]]:
+def _held_by(member_id: int, from_: datetime, until: datetime | None) -> QuerySet[Allocation, tuple[Any, ...]]:
     beside = Collaborator.objects.filter(member=member_id, state=Collaborator.State.ACCEPTED).values("reservation")
-    return Allocation.objects.filter(
+    rows = Allocation.objects.filter(
         Q(reservation__holder=member_id) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
-    ).values_list(*HOLDING_COLUMNS)
+    )
+    return (rows if until is None else rows.filter(start__lt=until)).values_list(*HOLDING_COLUMNS)
 
 
 def future_count(member_id: int, now: datetime) -> int:
     """How many of the member's reservations have not started (B1)."""
-    return Reservation.objects.filter(holder=member_id, status__in=HOLDING_CODES, start__gt=now).count()
+    return next(iter(_future_count(member_id, now)), 0)
+
+
+@prepared
+def _future_count(member_id: int, now: datetime) -> QuerySet[Allocation, int]:
+    rows = Allocation.objects.filter(reservation__holder=member_id, status__in=HOLDING_CODES, start__gt=now)
+    counted = rows.values("reservation__holder").annotate(n=Count("reservation", distinct=True))
+    return counted.order_by().values_list("n", flat=True)
 
 
 def card_used_last(member_id: int) -> int | None:
