@@ -124,6 +124,8 @@ def _conversion(functions: Sequence[Callable[..., Any]], column: Any) -> Callabl
     """What makes the column's value of what the driver gives, as Django's converters would."""
     if [getattr(function, "__name__", "") for function in functions] == ["convert_datetimefield_value"]:
         return _instant
+    if len(functions) == 1 and getattr(functions[0], "needs_value_only", False):
+        return functions[0]
 
     def converted(value: Any) -> Any:
         for function in functions:

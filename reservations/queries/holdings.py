@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Min, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from ..models import Allocation, CardState, Collaborator, Gpu, Maintenance, MaintenanceCard, Reservation
 from ..prepared import prepared
@@ -28,7 +29,7 @@ HOLDING_COLUMNS = (
 )
 _CLAIM = (
     "reservation__status", "reservation__start", "reservation__end", "reservation__is_elastic", "reservation__rank_tier",
-    "reservation__booked_at", "reservation__displaced_times", "cards_of_reservation",
+    "reservation__booked_at", "reservation__displaced_times",
 )
 
 
@@ -60,16 +61,34 @@ def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *,
 
 
 @prepared
-def _held_between(
-    card_ids: list[int], start: datetime, end: datetime, claims: bool
-) -> QuerySet[Allocation, tuple[Any, ...]]:
-    rows = Allocation.objects.filter(gpu__in=card_ids, status__in=HOLDING_CODES, start__lt=end, end__gt=start)
-    rows = rows.order_by("start", "gpu_id")
+def _held_between(card_ids: list[int], start: datetime, end: datetime, claims: bool) -> QuerySet[Gpu, tuple[Any, ...]]:
+    rows = on_cards(card_ids, start, end, HOLDING_CODES).order_by("allocations__start", "pk")
+    columns = tuple("pk" if name == "gpu_id" else f"allocations__{name}" for name in HOLDING_COLUMNS)
     if not claims:
-        return rows.values_list(*HOLDING_COLUMNS)
-    same = Allocation.objects.filter(reservation=OuterRef("reservation"), status=OuterRef("status"))
+        return rows.values_list(*columns)
+    same = Allocation.objects.filter(
+        reservation=OuterRef("allocations__reservation"), status=OuterRef("allocations__status")
+    )
     counted = Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
-    return rows.annotate(cards_of_reservation=counted).values_list(*HOLDING_COLUMNS, *_CLAIM)
+    return rows.values_list(*columns, *(f"allocations__{name}" for name in _CLAIM), counted)
+
+
+# After all that any card will hold.
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def on_cards(card_ids: Sequence[int], start: datetime, end: datetime, statuses: Sequence[str]) -> QuerySet[Gpu]:
+    """The cards joined to their allocations of these statuses that touch `[start, end)`, however much lies after it.
+
+    Of what a card holds or held nothing overlaps (P1), so that the first to end after the window is the last that can begin
+    in it. That bound keeps the statement from reading everything that is booked for later. The second to end, to be safe:
+    a release in the instant of the start leaves a microsecond behind.
+    """
+    after = Allocation.objects.filter(gpu=OuterRef("pk"), status__in=statuses, end__gt=end).order_by("end")
+    return Gpu.objects.filter(
+        pk__in=card_ids, allocations__status__in=statuses, allocations__start__lt=end, allocations__end__gt=start,
+        allocations__end__lte=Coalesce(Subquery(after.values("end")[1:2]), Value(_NEVER)),
+    )
 
 
 def maintenance_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
@@ -111,9 +130,8 @@ def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tupl
 def _rivals(
     card_ids: list[int], start: datetime, end: datetime
 ) -> QuerySet[Allocation, tuple[int, int, int, int | None]]:
-    in_the_way = Allocation.objects.filter(
-        gpu__in=card_ids, status=str(Status.BOOKED), start__lt=end, end__gt=start
-    ).values("reservation")
+    # Bounded among all that holds: what is booked does not overlap with it either.
+    in_the_way = on_cards(card_ids, start, end, HOLDING_CODES).order_by().values("allocations__reservation")
     rows = Allocation.objects.filter(reservation__in=in_the_way, status=str(Status.BOOKED))
     return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu", "reservation__project")
 
@@ -128,8 +146,10 @@ def holdings_of(member_id: int, from_: datetime, until: datetime | None = None) 
 @prepared
 def _held_by(member_id: int, from_: datetime, until: datetime | None) -> QuerySet[Allocation, tuple[Any, ...]]:
     beside = Collaborator.objects.filter(member=member_id, state=Collaborator.State.ACCEPTED).values("reservation")
+    # By reservation, none of whose cards is held beyond its end: both ways are led by an index.
+    own = Reservation.objects.filter(holder=member_id, end__gt=from_).values("pk")
     rows = Allocation.objects.filter(
-        Q(reservation__holder=member_id) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
+        Q(reservation__in=own) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
     )
     return (rows if until is None else rows.filter(start__lt=until)).values_list(*HOLDING_COLUMNS)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.db.models import FloatField, Func, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import FloatField, Func, OuterRef, QuerySet
 
 from ..models import Allocation, Gpu
 from ..prepared import prepared
 from ..rules.facts import Closed
-from .holdings import maintenance_between
+from .holdings import maintenance_between, on_cards
 from .lab import HELD_ONCE, HOLDING_CODES
 
 
@@ -59,8 +59,12 @@ class Seconds(Func):
         return [_from_text] if connection.vendor == "sqlite" else []
 
 
+@lru_cache(maxsize=4096)
 def _from_text(text: str, *_: object) -> float:
     return datetime.fromisoformat(text).timestamp()
+
+
+_from_text.needs_value_only = True  # type: ignore[attr-defined]  # see `prepared`
 
 
 def instant_of(seconds: float) -> datetime:
@@ -74,21 +78,9 @@ def blocks_between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> li
     return list(map(Block._make, _between(gpu_ids, start, end)))
 
 
-# After all that any card will hold.
-_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-
-
 @prepared
 def _between(gpu_ids: Sequence[int], start: datetime, end: datetime) -> QuerySet[Gpu, tuple[Any, ...]]:
-    # Of what a card holds or held nothing overlaps (P1), so that the first to end after the window is the last that can begin
-    # in it. That bound keeps the statement from reading everything that is booked for later. The second to end, to be safe:
-    # a release in the instant of the start leaves a microsecond behind.
-    shown = [*HOLDING_CODES, *HELD_ONCE]
-    after = Allocation.objects.filter(gpu=OuterRef("pk"), status__in=shown, end__gt=end).order_by("end")
-    rows = Gpu.objects.filter(
-        pk__in=gpu_ids, allocations__status__in=shown, allocations__start__lt=end, allocations__end__gt=start,
-        allocations__end__lte=Coalesce(Subquery(after.values("end")[1:2]), Value(_NEVER)),
-    )
+    rows = on_cards(gpu_ids, start, end, [*HOLDING_CODES, *HELD_ONCE])
     return rows.order_by("pk", "allocations__start").values_list(*_BLOCK)
 
 

@@ -44,7 +44,8 @@ def grid(request: HttpRequest) -> HttpResponse:
     except calendar.BadWindow as problem:
         return HttpResponse(str(problem), status=400, content_type="text/plain; charset=utf-8")
     seen = _seen(request, win)
-    etag = _etag((win, _new_id(request), request.user.is_admin, seen, _clock(seen, win, request.now)), request)
+    told = [list(map(tuple, rows)) for rows in seen]  # a plain tuple is told at a tenth of the cost of a named one
+    etag = _etag((win, _new_id(request), request.user.is_admin, told, _clock(seen, win, request.now)), request)
     unchanged = get_conditional_response(request, etag=etag)
     return unchanged or _drawn(request, "reservations/_grid.html", _grid(request, win, seen), etag)
 
@@ -60,8 +61,8 @@ def conditional(request: HttpRequest, template: str, context: dict[str, Any]) ->
 
 def _etag(values: object, request: HttpRequest) -> str:
     """What changes whenever a fragment made of these values would: with the reader, the language, the lab, the program too."""
-    told = repr((program.version(), get_language(), request.lab, request.user.pk, values))
-    return quote_etag(hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
+    content = repr((program.version(), get_language(), request.lab, request.user.pk, values))
+    return quote_etag(hashlib.blake2b(content.encode(), digest_size=16).hexdigest())
 
 
 def _drawn(request: HttpRequest, template: str, context: dict[str, Any], etag: str) -> HttpResponse:
@@ -104,8 +105,8 @@ def _clock(seen: _Seen, win: calendar.Window, now: datetime) -> tuple[object, ..
     ages = [age for card in seen.cards if (age := cardlook.seen_ago(card, now)) is not None]
     return (
         win.start <= now < win.end and win.column(now),
-        [sum(one.start <= this for one in some) for some in (seen.blocks, seen.ahead)],
-        [sum(one.end <= this for one in some) for some in (seen.blocks, seen.ahead)],
+        [len([1 for one in some if one[2] <= this]) for some in (seen.blocks, seen.ahead)],  # starts, and ends, that have come
+        [len([1 for one in some if one[3] <= this]) for some in (seen.blocks, seen.ahead)],
         [(cardlook.is_fresh(age), cardlook.age_words(age)) for age in ages],
         [(cardlook.is_near(one.start, now), cardlook.is_near(one.end, now)) for one in seen.ahead],
     )
