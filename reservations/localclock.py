@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 DAY_S = 86_400
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _TIMES = [f"{minute // 60:02}:{minute % 60:02}" for minute in range(24 * 60)]
-_TIME = "H:i"
+TIME = "H:i"
 
 
 class LocalClock:
@@ -26,7 +26,7 @@ class LocalClock:
         self._offsets: dict[int, float | None] = {}
         self._days: dict[int, tuple[str, str]] = {}
         # Translators: a date with weekday and 24-hour time, in Django's format letters
-        self._before, self._time, self._after = _("D j M H:i").partition(_TIME)
+        self._before, self._time, self._after = _("D j M H:i").partition(TIME)
 
     def local(self, at: float) -> float:
         """The clock's reading, in seconds as if it were UTC."""
