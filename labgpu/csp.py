@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponseBase
-from django.utils.functional import cached_property
-
 from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.functional import cached_property
 
 
 class PolicyHeader(CSPMiddleware):

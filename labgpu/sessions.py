@@ -35,7 +35,7 @@ class SessionStore(db.SessionStore):
     its unpacking are kept, by the text itself: another text is proved anew.
     """
 
-    def decode(self, session_data: str) -> dict[str, Any]:
+    def decode(self, session_data: bytes | str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(_proved(session_data))
         return found
 
@@ -48,6 +48,6 @@ class SessionStore(db.SessionStore):
 
 
 @lru_cache(maxsize=1024)
-def _proved(session_data: str) -> str:
+def _proved(session_data: bytes | str) -> str:
     """The content of a session's text as JSON, so that every request gets its own; empty when the text is not ours."""
     return json.dumps(db.SessionStore().decode(session_data))

@@ -67,9 +67,8 @@ class LocalClock:
         words = self._days.get(day)
         if words is None:
             local = date.fromordinal(_EPOCH_DAY + day)
-            words = self._days[day] = tuple(  # type: ignore[assignment]
-                formats.date_format(local, part) if part else "" for part in (self._before, self._after)
-            )
+            before, after = (formats.date_format(local, part) if part else "" for part in (self._before, self._after))
+            words = self._days[day] = (before, after)
         return f"{words[0]}{time}{words[1]}" if self._time else words[0]
 
     def period(self, start: float, end: float) -> str:

@@ -231,7 +231,7 @@ def _compiled_insert(rows: Sequence[Row], ignore_conflicts: bool) -> tuple[str, 
     meta = type(rows[0])._meta
     fields = [field for field in meta.concrete_fields if not field.primary_key]
     query = InsertQuery(type(rows[0]), on_conflict=OnConflict.IGNORE if ignore_conflicts else None)
-    query.insert_values(fields, rows)
+    query.insert_values(fields, list(rows))
     # The general compiler: PostgreSQL's own hands several rows over column by column.
     compiler = SQLInsertCompiler(query, connection, None)
     if not ignore_conflicts:

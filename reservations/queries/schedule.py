@@ -34,7 +34,7 @@ class ShownCard(NamedTuple):
 
     id: int
     host: str
-    index: int
+    card_index: int
     model: str
     memory_total: int | None
     service: str

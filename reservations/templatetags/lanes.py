@@ -42,7 +42,7 @@ def lines_html(spans: Iterable[Span], kind: str) -> SafeString:
 
 def _items(pieces: Iterable[Piece], before: str, after: str, schedule: str) -> Iterator[str]:
     for piece in pieces:
-        kind, start, end, key, said, reservation_id, look, letter, holder, times, count, day, parts = piece
+        kind, start, end, key, said, reservation_id, look, letter, holder, times, number, day, parts = piece
         words = escape(said)
         if kind == "block":
             page = f"{before}{reservation_id}{after}"
@@ -64,6 +64,6 @@ def _items(pieces: Iterable[Piece], before: str, after: str, schedule: str) -> I
                 yield f'<li class="part {escape(part.look)} {part.css}" aria-hidden="true">{escape(part.holder)}</li>'
             yield (
                 f'<li class="group s{start} e{end}"><a href="{schedule}?view=list&amp;from={day}" id="{key}" '
-                f'title="{words}"><span class="count" aria-hidden="true">{count}</span>'
+                f'title="{words}"><span class="count" aria-hidden="true">{number}</span>'
                 f'<span class="visually-hidden">{words}</span></a></li>\n'
             )

@@ -231,7 +231,7 @@ def listed(
 
 
 def _listed(group: Sequence[Block], by_id: dict[int, ShownCard], clock: LocalClock, reader: pieces.Reader) -> ListedRow:
-    one, cards = group[0], cardlook.places_words((by_id[block.gpu_id].host, by_id[block.gpu_id].index) for block in group)
+    one, cards = group[0], cardlook.places_words((by_id[block.gpu_id].host, by_id[block.gpu_id].card_index) for block in group)
     period, length = clock.period(one.start, one.end), labels.length(int(one.end - one.start))
     if one.status == Closed.MAINTENANCE:
         return ListedRow(

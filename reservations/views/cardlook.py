@@ -92,7 +92,7 @@ def look_of(card: ShownCard, now: datetime, hold: Hold) -> CardLook:
     if shown == _FREE and hold.holder:
         shown = _HELD_EMPTY
     return CardLook(
-        id=card.id, host=card.host, index=card.index, label=f"{card.host}:{card.index}",
+        id=card.id, host=card.host, index=card.card_index, label=f"{card.host}:{card.card_index}",
         model=card.model.removeprefix("NVIDIA ").strip(), memory=gib(card.memory_total) if card.memory_total else "",
         in_service=card.service == _IN_SERVICE, state=shown, state_words=str(labels.CARD_STATE[shown]),
         since=card.since if fresh else None, age=_("never read") if age is None else age_words(age), fresh=fresh,

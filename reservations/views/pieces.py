@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     letter: str = ""
     holder: str = ""
     times: str = ""
-    count: str = ""
+    number: str = ""  # of the parts
     day: str = ""
     parts: tuple[Piece, ...] = ()
 
@@ -147,7 +147,7 @@ class Drawing:
         begins = float(one.key.rpartition("-")[2])
         return Piece(
             "group", one.start, max(part.end for part in group), "g" + one.key,
-            count + ": " + "; ".join(part.words for part in group), count=str(len(group)),
+            count + ": " + "; ".join(part.words for part in group), number=str(len(group)),
             day=self._clock.iso(max(begins, self._start)), parts=tuple(group),
         )
 

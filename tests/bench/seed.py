@@ -1,7 +1,8 @@
 """Fills LabGPU's database with the floor's own layout and prints, as JSON, what the bench needs to ask it.
 
-Layout (as floor/seed_floor.py): base Monday 7 December 2026 00:00 UTC; of 8 cards, or as many as asked for, reservation i is on
-card i % 8, slot i // 8 starts at base + 6 h x slot + 30 min x (card % 4) and lasts 4 h: 28 a week for each card. Policy: limits out of the way.
+Layout (as floor/seed_floor.py): base Monday 7 December 2026 00:00 UTC; of 8 cards, or as many as are asked for, reservation i
+is on card i % 8, slot i // 8 starts at base + 6 h x slot + 30 min x (card % 4) and lasts 4 h: 28 a week for each card. Policy:
+limits out of the way.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def main(stored: int, count: int = 8) -> None:
         start = BASE + timedelta(hours=6 * slot + 4, minutes=30 * (gpu % 4))
         slots.append([(start + timedelta(minutes=m)).strftime("%Y-%m-%dT%H:%M") for m in (15, 75)])
     facts = {
-        "stored": stored, "count": count, "base": BASE.isoformat(), "session": session.session_key, "csrf": _get_new_csrf_string(), "week": "2026-12-14",
+        "stored": stored, "count": count, "base": BASE.isoformat(),
+        "session": session.session_key, "csrf": _get_new_csrf_string(), "week": "2026-12-14",
         "cards": [gpu.pk for gpu in gpus], "slots": slots,
     }
     print(json.dumps(facts), file=said)

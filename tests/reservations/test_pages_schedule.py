@@ -260,7 +260,7 @@ def _pieces(*blocks: Block, view: str = "week"):
 
 def test_small_blocks_that_touch_are_one_group_that_names_them_all():
     (group,) = _pieces(_block(1, 2, 1), _block(2, 3, 2))
-    assert (group.kind, group.count, len(group.parts)) == ("group", "2", 2)
+    assert (group.kind, group.number, len(group.parts)) == ("group", "2", 2)
     assert "15:00 – 16:00" in group.words and "16:00 – 17:00" in group.words
 
 
