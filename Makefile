@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV = .venv/bin/python
 
-.PHONY: run demo test torture check bench screens messages help environment environment-dev
+.PHONY: run demo test torture check bench bench-full screens messages help environment environment-dev
 
 help:  ## these lines
-	@sed -n 's/^\([a-z]*\):.*## /make \1: /p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
 run: environment  ## start your lab: site, workers, clock and broker (PORT=, DATA_DIR=)
 	@exec $(VENV) -m labgpu.run --end-with-parent
@@ -25,6 +25,9 @@ check: environment-dev  ## style, types, import directions, migrations, translat
 
 bench: environment-dev  ## measure against the fixed floor; writes var/bench.json
 	@exec $(VENV) -m tests.bench
+
+bench-full: environment-dev  ## the same with a million reservations stored, and a thousand races: takes a while
+	@BENCH_STORED=$${BENCH_STORED:-1000000} BENCH_RACES=$${BENCH_RACES:-1000} exec $(VENV) -m tests.bench
 
 screens: environment-dev  ## make the README's screenshots from the demo lab
 	@exec $(VENV) -m tests.screens

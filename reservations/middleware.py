@@ -25,6 +25,7 @@ class LabMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
+        self.languages = dict(settings.LANGUAGES)
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.now = timezone.now()
@@ -50,11 +51,10 @@ class LabMiddleware:
         return errors.busy(request) if is_busy and hasattr(request, "lab") else None
 
     def _choose_language(self, request: HttpRequest) -> None:
-        known = dict(settings.LANGUAGES)
-        chosen = getattr(request.user, "language", "") if request.user.is_authenticated else ""
+        chosen = request.user.language if request.user.is_authenticated else ""
         if not chosen and settings.LANGUAGE_COOKIE_NAME not in request.COOKIES and not _header_names(request):
             chosen = request.lab.language
-        if chosen in known:
+        if chosen in self.languages and chosen != request.LANGUAGE_CODE:
             translation.activate(chosen)
             request.LANGUAGE_CODE = chosen
 

@@ -84,7 +84,7 @@ from .reservations import (
     reservations_named,
     reservations_of,
 )
-from .schedule import Block, blocks_between, maintenance_blocks, next_blocks
+from .schedule import Block, ShownCard, blocks_between, instant_of, maintenance_blocks, next_blocks, shown_card, shown_cards
 from .waiting import (
     KEPT,
     anybody_waits,
@@ -103,18 +103,19 @@ from .waiting import (
 
 __all__ = [
     "HELD_ONCE", "HOLDING_CODES", "KEPT", "LARGE_POOL", "LOST_AHEAD", "Attendance", "Block", "EndedHolding", "Habit",
-    "LabFacts", "ListedMember", "Place", "WeekBalance", "account", "anybody_waits", "attendances", "balances",
-    "blocks_between", "card_used_last", "cards", "cards_and_mates", "cards_serving", "case_detail", "cases_of",
-    "collaborator_ids", "collaborators_of", "decided_cases", "demerit_detail", "demerits_of", "displaced_count",
-    "displaced_from", "fleet", "former_period", "free_seconds_used", "future_count", "gpus_named", "grant_detail",
-    "grant_interval", "grant_used", "grants_in_force", "grants_of", "habit_of", "held_on_host", "held_since",
-    "history_of", "holdings_between", "holdings_of", "hosts_listed", "hosts_named", "hour_grants", "hours_given",
-    "in_maintenance", "is_granted", "kept_for_others", "kept_mails", "lab_facts", "last_instant", "lost_cards",
-    "maintenance_between", "maintenance_blocks", "maintenance_listed", "may_come_back", "member_listed", "member_names",
-    "member_now", "member_or_none", "members_by_uid", "members_in", "members_listed", "named", "next_blocks",
-    "next_holding", "next_start", "offers_of", "open_cases", "open_demerit_points", "open_invites", "owners_of",
-    "pending_members", "people_behind", "pool_mates", "pool_names", "pools", "pools_of", "project_detail",
-    "project_facts", "projects_listed", "projects_of", "question_key", "quiet_hours", "reservation_detail",
-    "reservations_named", "reservations_of", "rivals", "serving_cards", "somebody_waits", "tier_grants", "units_used",
-    "unready", "waited_from", "waiting_of", "watched_allocations", "wish_of", "wishes", "wishes_in_turn", "zone_of",
+    "LabFacts", "ListedMember", "Place", "ShownCard", "WeekBalance", "account", "anybody_waits", "attendances",
+    "balances", "blocks_between", "card_used_last", "cards", "cards_and_mates", "cards_serving", "case_detail",
+    "cases_of", "collaborator_ids", "collaborators_of", "decided_cases", "demerit_detail", "demerits_of",
+    "displaced_count", "displaced_from", "fleet", "former_period", "free_seconds_used", "future_count", "gpus_named",
+    "grant_detail", "grant_interval", "grant_used", "grants_in_force", "grants_of", "habit_of", "held_on_host",
+    "held_since", "history_of", "holdings_between", "holdings_of", "hosts_listed", "hosts_named", "hour_grants",
+    "hours_given", "in_maintenance", "instant_of", "is_granted", "kept_for_others", "kept_mails", "lab_facts",
+    "last_instant", "lost_cards", "maintenance_between", "maintenance_blocks", "maintenance_listed", "may_come_back",
+    "member_listed", "member_names", "member_now", "member_or_none", "members_by_uid", "members_in", "members_listed",
+    "named", "next_blocks", "next_holding", "next_start", "offers_of", "open_cases", "open_demerit_points",
+    "open_invites", "owners_of", "pending_members", "people_behind", "pool_mates", "pool_names", "pools", "pools_of",
+    "project_detail", "project_facts", "projects_listed", "projects_of", "question_key", "quiet_hours",
+    "reservation_detail", "reservations_named", "reservations_of", "rivals", "serving_cards", "shown_card",
+    "shown_cards", "somebody_waits", "tier_grants", "units_used", "unready", "waited_from", "waiting_of",
+    "watched_allocations", "wish_of", "wishes", "wishes_in_turn", "zone_of",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Min, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Min, OuterRef, Prefetch, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from ..models import Allocation, CardState, Collaborator, Gpu, Maintenance, MaintenanceCard, Reservation
 from ..prepared import prepared
@@ -28,7 +29,7 @@ HOLDING_COLUMNS = (
 )
 _CLAIM = (
     "reservation__status", "reservation__start", "reservation__end", "reservation__is_elastic", "reservation__rank_tier",
-    "reservation__booked_at", "reservation__displaced_times", "cards_of_reservation",
+    "reservation__booked_at", "reservation__displaced_times",
 )
 
 
@@ -60,16 +61,34 @@ def holdings_between(card_ids: Iterable[int], start: datetime, end: datetime, *,
 
 
 @prepared
-def _held_between(
-    card_ids: list[int], start: datetime, end: datetime, claims: bool
-) -> QuerySet[Allocation, tuple[Any, ...]]:
-    rows = Allocation.objects.filter(gpu__in=card_ids, status__in=HOLDING_CODES, start__lt=end, end__gt=start)
-    rows = rows.order_by("start", "gpu_id")
+def _held_between(card_ids: list[int], start: datetime, end: datetime, claims: bool) -> QuerySet[Gpu, tuple[Any, ...]]:
+    rows = on_cards(card_ids, start, end, HOLDING_CODES).order_by("allocations__start", "pk")
+    columns = tuple("pk" if name == "gpu_id" else f"allocations__{name}" for name in HOLDING_COLUMNS)
     if not claims:
-        return rows.values_list(*HOLDING_COLUMNS)
-    same = Allocation.objects.filter(reservation=OuterRef("reservation"), status=OuterRef("status"))
+        return rows.values_list(*columns)
+    same = Allocation.objects.filter(
+        reservation=OuterRef("allocations__reservation"), status=OuterRef("allocations__status")
+    )
     counted = Subquery(same.order_by().values("reservation").annotate(n=Count("pk")).values("n"))
-    return rows.annotate(cards_of_reservation=counted).values_list(*HOLDING_COLUMNS, *_CLAIM)
+    return rows.values_list(*columns, *(f"allocations__{name}" for name in _CLAIM), counted)
+
+
+# After all that any card will hold.
+_NEVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def on_cards(card_ids: Sequence[int], start: datetime, end: datetime, statuses: Sequence[str]) -> QuerySet[Gpu]:
+    """The cards joined to their allocations of these statuses that touch `[start, end)`, however much lies after it.
+
+    Of what a card holds or held nothing overlaps (P1), so that the first to end after the window is the last that can begin
+    in it. That bound keeps the statement from reading everything that is booked for later. The second to end, to be safe:
+    a release in the instant of the start leaves a microsecond behind.
+    """
+    after = Allocation.objects.filter(gpu=OuterRef("pk"), status__in=statuses, end__gt=end).order_by("end")
+    return Gpu.objects.filter(
+        pk__in=card_ids, allocations__status__in=statuses, allocations__start__lt=end, allocations__end__gt=start,
+        allocations__end__lte=Coalesce(Subquery(after.values("end")[1:2]), Value(_NEVER)),
+    )
 
 
 def maintenance_between(card_ids: Iterable[int], start: datetime, end: datetime) -> list[Holding]:
@@ -101,39 +120,50 @@ def _lost(card_ids: list[int]) -> QuerySet[CardState, int]:
     return rows.order_by("gpu_id").values_list("gpu_id", flat=True)
 
 
-def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int]]:
-    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card)
-    for each of its cards."""
+def rivals(card_ids: Iterable[int], start: datetime, end: datetime) -> list[tuple[int, int, int, int | None]]:
+    """Everything booked that holds one of these cards in `[start, end)` and has not started: (reservation, holder, card,
+    project) for each of its cards."""
     return _rivals(list(card_ids), start, end)
 
 
 @prepared
-def _rivals(card_ids: list[int], start: datetime, end: datetime) -> QuerySet[Allocation, tuple[int, int, int]]:
-    in_the_way = Allocation.objects.filter(
-        gpu__in=card_ids, status=str(Status.BOOKED), start__lt=end, end__gt=start
-    ).values("reservation")
+def _rivals(
+    card_ids: list[int], start: datetime, end: datetime
+) -> QuerySet[Allocation, tuple[int, int, int, int | None]]:
+    # Bounded among all that holds: what is booked does not overlap with it either.
+    in_the_way = on_cards(card_ids, start, end, HOLDING_CODES).order_by().values("allocations__reservation")
     rows = Allocation.objects.filter(reservation__in=in_the_way, status=str(Status.BOOKED))
-    return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu")
+    return rows.order_by("pk").values_list("reservation", "reservation__holder", "gpu", "reservation__project")
 
 
-def holdings_of(member_id: int, from_: datetime) -> list[Holding]:
-    """Everything the member holds or will hold from `from_` on, as a collaborator too (B4)."""
-    found = as_holdings(_held_by(member_id, from_))
+def holdings_of(member_id: int, from_: datetime, until: datetime | None = None) -> list[Holding]:
+    """Everything the member holds or will hold from `from_` on, or between the two, as a collaborator too (B4)."""
+    found = as_holdings(_held_by(member_id, from_, until))
     # Walk-ins are counted to who booked them (D2); a collaborator's cards to the cap of B1 alone.
     return [one if one.holder_id == member_id else replace(one, is_walk_in=False) for one in found]
 
 
 @prepared
-def _held_by(member_id: int, from_: datetime) -> QuerySet[Allocation, tuple[Any, ...]]:
+def _held_by(member_id: int, from_: datetime, until: datetime | None) -> QuerySet[Allocation, tuple[Any, ...]]:
     beside = Collaborator.objects.filter(member=member_id, state=Collaborator.State.ACCEPTED).values("reservation")
-    return Allocation.objects.filter(
-        Q(reservation__holder=member_id) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
-    ).values_list(*HOLDING_COLUMNS)
+    # By reservation, none of whose cards is held beyond its end: both ways are led by an index.
+    own = Reservation.objects.filter(holder=member_id, end__gt=from_).values("pk")
+    rows = Allocation.objects.filter(
+        Q(reservation__in=own) | Q(reservation__in=beside), status__in=HOLDING_CODES, end__gt=from_
+    )
+    return (rows if until is None else rows.filter(start__lt=until)).values_list(*HOLDING_COLUMNS)
 
 
 def future_count(member_id: int, now: datetime) -> int:
     """How many of the member's reservations have not started (B1)."""
-    return Reservation.objects.filter(holder=member_id, status__in=HOLDING_CODES, start__gt=now).count()
+    return next(iter(_future_count(member_id, now)), 0)
+
+
+@prepared
+def _future_count(member_id: int, now: datetime) -> QuerySet[Allocation, int]:
+    rows = Allocation.objects.filter(reservation__holder=member_id, status__in=HOLDING_CODES, start__gt=now)
+    counted = rows.values("reservation__holder").annotate(n=Count("reservation", distinct=True))
+    return counted.order_by().values_list("n", flat=True)
 
 
 def card_used_last(member_id: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import Prefetch, Q, QuerySet
@@ -69,9 +70,14 @@ def _last_booking(member_id: int) -> QuerySet[Allocation, tuple[str, datetime, d
 
 def displaced_count(reservation: Reservation) -> int:
     """How many reservations the last act on this one displaced or moved (D4)."""
-    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation.pk, verb__in=["reserve", "move"])
-    entry = rows.order_by("-pk").first()
-    return len(entry.change.get("displaced", ())) if entry else 0
+    change = next(iter(_changes(reservation.pk)), {})
+    return len(change.get("displaced", ()))
+
+
+@prepared
+def _changes(reservation_id: int) -> QuerySet[AuditEntry, dict[str, Any]]:
+    rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id, verb__in=["reserve", "move"])
+    return rows.order_by("-pk").values_list("change", flat=True)[:1]
 
 
 def former_period(reservation: Reservation) -> tuple[datetime, datetime] | None:

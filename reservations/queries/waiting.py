@@ -51,14 +51,20 @@ def _waiting() -> QuerySet[WaitlistEntry]:
 
 def wishes(now: datetime, lab: LabFacts, *, besides: int | None = None) -> list[Wish]:
     """All that waits at `now`, save what `besides` waits for, without the order's card-hours."""
-    rows = [row for row in _waiting_at(now) if row.member_id != besides]
+    rows = [row for row in _waiting_at(now) if row.member_id != besides] if _waits(now) else []
     steps = _steps({row.member_id for row in rows}, lab.policy, now) if rows else {}
     return [wish_of(row, lab.policy, now, lab.zone, steps=steps.get(row.member_id, 0)) for row in rows]
 
 
 def anybody_waits(now: datetime) -> bool:
     """Whether there is any wish that can still be served."""
-    return bool(_waiting_at(now))
+    return bool(_waits(now))
+
+
+@prepared
+def _waits(now: datetime) -> QuerySet[WaitlistEntry, int]:
+    """One of those below, if there is any: nearly always there is none, and then nothing else is read."""
+    return _waiting().select_related(None).filter(latest__gt=now).order_by().values_list("pk", flat=True)[:1]
 
 
 @prepared

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from .. import permissions, queries
 from ..models import Allocation, Member, Reservation
+from ..prepared import insert
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
@@ -85,7 +86,7 @@ def reserve(member: Member, request: BookingRequest, *, now: datetime, origin: s
                 return done
             member = queries.member_now(member.pk)  # approval and role as they are now, not when the page was asked
             lab = queries.lab_facts()
-            facts = facts_for(member, ask, lab, now)
+            facts = facts_for(member, ask, lab, now, as_asked=True)
             replaced = _replaced(member, request)
             if replaced is not None:
                 ask, facts = at_the_old_charge(ask, facts, replaced)
@@ -111,7 +112,7 @@ def write(
     status = Status.ACTIVE if plan.held.start <= now else Status.BOOKED
     replaced = _replaced(member, request)
     displaced = displacing.take_out(plan.displaced, now)
-    reservation = Reservation.objects.create(
+    reservation = Reservation(
         holder=member, status=Status.OFFERED if offer_until else status, kind=plan.kind, offer_until=offer_until,
         placed_at=placed_at, tier=request.tier, rank_tier=plan.rank[1], is_elastic=plan.is_elastic,
         purpose=request.purpose, note=request.note,
@@ -121,6 +122,7 @@ def write(
         project_pays=pays(request.project_id, lab.policy), grant_id=plan.grant_id, expected_memory=request.expected_memory,
         release_when_done=request.release_when_done, extend_while_free=request.extend_while_free,
     )
+    insert([reservation])
     post_both(allocate(reservation, plan, facts, lab), None, Reason.BOOKED, now)
     returned = fees.return_for(plan.card_ids, plan.held, lab, now)
     if not offer_until:
@@ -217,7 +219,7 @@ def _week_later(instant: datetime, field: str, zone: ZoneInfo) -> datetime:
 def look(member: Member, request: BookingRequest, *, now: datetime) -> rules.Decision:
     """What would be decided if this were asked now; writes nothing and takes no lock."""
     ask = request.ask()
-    return rules.decide(ask, facts_for(member, ask, queries.lab_facts(), now))
+    return rules.decide(ask, facts_for(member, ask, queries.lab_facts(), now, as_asked=True))
 
 
 def check(member: Member, request: BookingRequest, *, now: datetime) -> list[rules.Refusal]:

@@ -37,8 +37,10 @@ def reach(ask: rules.Ask, now: datetime, *, by_ruling: bool = False) -> Reach:
     if (start <= now and not by_ruling) or ask.end <= start:
         return Reach(cards=mine)
     rivals = queries.rivals(mine, start, ask.end)
-    ids, beyond = frozenset(pk for pk, _, _ in rivals), {card for _, _, card in rivals} - mine
-    members, projects = queries.people_behind(ids) if ids else (frozenset(), frozenset())
+    ids, beyond = frozenset(pk for pk, _, _, _ in rivals), {card for _, _, card, _ in rivals} - mine
+    beside = queries.collaborator_ids(ids) if ids else {}
+    members = frozenset(holder for _, holder, _, _ in rivals).union(*beside.values())
+    projects = frozenset(project for _, _, _, project in rivals if project is not None)
     return Reach(ids, members, projects, mine.union(queries.pool_mates(beyond) if beyond else ()))
 
 

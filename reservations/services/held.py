@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from .. import permissions, queries
 from ..models import Allocation, CardState, IdempotencyKey, LedgerEntry, Member, Reservation
-from ..prepared import prepared
+from ..prepared import insert, prepared
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules import supply
@@ -247,7 +247,7 @@ def post(
 ) -> None:
     """Writes the ledger's rows, one per period that moves; on the account of its quota unless another is named."""
     account = account or (Account.ELASTIC if reservation.is_elastic else Account.QUOTA)
-    LedgerEntry.objects.bulk_create(
+    insert(
         [
             LedgerEntry(
                 member_id=reservation.holder_id, account=account, period=period, units=amount, reason=reason,
@@ -312,7 +312,7 @@ def _used_before(actor: int, key: str) -> QuerySet[IdempotencyKey]:
 def remember(actor: Member, key: str, fingerprint: str, reservation: Reservation, now: datetime) -> None:
     """Writes the key with its effect."""
     if key:
-        IdempotencyKey.objects.create(actor=actor, key=key, fingerprint=fingerprint, reservation=reservation, at=now)
+        insert([IdempotencyKey(actor=actor, key=key, fingerprint=fingerprint, reservation=reservation, at=now)])
 
 
 def pressed(by: int | None) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from .. import permissions
 from ..models import AuditEntry, Member, Reservation
+from ..prepared import prepared
 from ..rules import booking as rules
 from ..rules.lifecycle import Status
 from ..rules.projects import pays
@@ -171,5 +173,10 @@ def _displaced_by_last_act(reservation_id: int) -> list[dict[str, Any]]:
 def _last_act(reservation_id: int) -> AuditEntry | None:
     """The last that somebody did to the reservation; that it started or ended by the clock, or became in-quota, is nobody's
     act, and who works with whom on its cards changes nothing that an undo restores."""
+    return next(iter(_acts(reservation_id)), None)
+
+
+@prepared
+def _acts(reservation_id: int) -> QuerySet[AuditEntry]:
     rows = AuditEntry.objects.filter(subject="reservation", subject_id=reservation_id)
-    return rows.exclude(verb__in=[*_BY_THE_CLOCK, *audit.WORDS_ONLY]).order_by("-pk").first()
+    return rows.exclude(verb__in=[*_BY_THE_CLOCK, *audit.WORDS_ONLY]).order_by("-pk")[:1]

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..models import AuditEntry, DeadlineGrant, Demerit, Member, Notification, Reservation, WaitlistEntry
+from ..prepared import insert
 from ..queries import LabFacts, question_key
 from ..rules.policy import Policy
 from ..rules.presence import is_asked, question_due
@@ -31,7 +32,7 @@ def _row(
 
 
 def _queue(rows: Sequence[Notification]) -> None:
-    Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    insert(rows, ignore_conflicts=True)
 
 
 def write_changed(reservation: Reservation, entry: AuditEntry, now: datetime) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import queries
 from ..models import Allocation, Member, Reservation
+from ..prepared import insert
 from ..queries import LabFacts
 from ..rules import booking as rules
 from ..rules.interval import Interval
@@ -27,8 +28,13 @@ def cards_to_lock(ask: rules.Ask) -> list[int]:
     return queries.pool_mates(ask.card_ids) if ask.is_named else queries.serving_cards(ask.pool_id)
 
 
-def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:
-    """Everything the answer to this request rests on. Under the lock, if something is to be written."""
+def facts_for(
+    member: Member, ask: rules.Ask, lab: LabFacts, now: datetime, *, as_asked: bool = False
+) -> rules.Facts:
+    """Everything the answer to this request rests on. Under the lock, if something is to be written.
+
+    `as_asked`: for `decide` on just the time asked, and for no search: what is held at other times is left out.
+    """
     from_ = ask.start or now
     until = min(max(ask.end, from_ + TINY), from_ + LONGEST_LOOK)
     whole = Interval(min(from_, now), max(until, now + TINY))
@@ -43,18 +49,16 @@ def facts_for(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> r
     asks_projects = ask.project_id is not None or lab.policy.mode != Scheduling.PERSON
     mates = sorted({card_id for pool in pools.values() for card_id in pool.card_ids})
     asked = queries.named(cards, ask.card_ids) if ask.is_named else cards
-    own = queries.holdings_of(member.pk, now)
+    own = queries.holdings_of(member.pk, from_, max(ask.end, from_ + TINY)) if as_asked else queries.holdings_of(member.pk, now)
     days = [local_date(whole.start, lab.zone) + timedelta(days=n) for n in range((whole.end - whole.start).days + 2)]
     return rules.Facts(
         now=now, zone=lab.zone, policy=lab.policy, member_id=member.pk, member_approved=member.is_approved,
         member_role=member.role, cards=asked, pools=pools,
         holdings=[
-            *queries.holdings_between(card_ids, min(from_, now) - BESIDE, until + BESIDE, claims=True),
+            *queries.holdings_between(card_ids, (from_ if as_asked else min(from_, now)) - BESIDE, until + BESIDE, claims=True),
             *queries.lost_cards(card_ids, now),
         ],
-        own=own, own_future=len({
-            one.reservation_id for one in own if one.holder_id == member.pk and one.interval.start > now
-        }),
+        own=own, own_future=queries.future_count(member.pk, now),
         used=account.used, free_used=queries.free_seconds_used(member.pk, days[:400]),
         used_last=queries.card_used_last(member.pk) if not ask.is_named else None,
         steps=lowered.steps, may_displace=lowered.may_displace and not cooling,
@@ -73,7 +77,7 @@ def on_reserve(reserved: int) -> dict[str, Any]:
 
 def allocate(reservation: Reservation, plan: rules.Plan, facts: rules.Facts, lab: LabFacts) -> Held:
     """Writes the rows of the plan's cards; the reservation with them."""
-    rows = Allocation.objects.bulk_create(
+    rows = insert(
         [
             Allocation(
                 reservation=reservation, gpu_id=card_id, status=reservation.status, start=plan.held.start,

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from .. import labels, names
-from ..models import Gpu, Member
-from ..queries import HOLDING_CODES, Block
+from ..localclock import LocalClock
+from ..queries import Block, ShownCard
 from ..rules.facts import Closed
 from ..rules.lifecycle import Status
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
-from . import cardlook
+from . import cardlook, pieces
 from .cardlook import CardLook, Hold
+from .pieces import Piece, css
 
 HOURS_36, WEEK, LIST = "36h", "week", "list"
 VIEWS = (HOURS_36, WEEK, LIST)
 _STEP = {HOURS_36: timedelta(minutes=15), WEEK: timedelta(minutes=30), LIST: timedelta(minutes=30)}
 # A piece narrower than this many columns is too small for a finger or a pointer (24 px) at the narrowest lane.
-_SMALL = {HOURS_36: 3, WEEK: 7, LIST: 0}
+SMALL = {HOURS_36: 3, WEEK: 7, LIST: 0}
 _TICK_HOURS = {HOURS_36: 3, WEEK: 6, LIST: 6}
 
 
@@ -93,28 +95,6 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """What stands on a lane. `kind`: a block (opens its reservation), a group of blocks too small to press, whose
-    `parts` are drawn and which leads to the list of that day, or `closed`: maintenance, which opens nothing."""
-
-    kind: str
-    css: str
-    key: str
-    reservation_id: int = 0
-    tier: str = ""
-    letter: str = ""
-    holder: str = ""
-    times: str = ""
-    words: str = ""
-    own: bool = False
-    ended: bool = False
-    new: bool = False
-    count: str = ""
-    day: str = ""
-    parts: tuple[Piece, ...] = ()
-
-
-@dataclass(frozen=True)
 class Lane:
     card: CardLook
     hold: Hold
@@ -141,10 +121,6 @@ class Calendar:
     hosts: tuple[HostLanes, ...]
 
 
-def _css(start: int, end: int) -> str:
-    return f"s{start} e{end}"
-
-
 def days(win: Window) -> Iterator[tuple[date, datetime, datetime]]:
     """The lab days that the window touches, each with the part inside it."""
     day = local_date(win.start, win.zone)
@@ -155,11 +131,13 @@ def days(win: Window) -> Iterator[tuple[date, datetime, datetime]]:
         day += timedelta(days=1)
 
 
-def _header(win: Window) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span, ...]]:
+@lru_cache(maxsize=64)
+def _header(win: Window, language: str) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span, ...]]:
+    """Days, hours and shades, which nobody's reservation changes: worked out once for a window, in each language."""
     day_spans, hour_spans, shades = [], [], []
     for day, begins, ends in days(win):
         kind = "monday" if day.weekday() == 0 else "day"
-        span = _css(win.column(begins), win.column(ends))
+        span = css(win.column(begins), win.column(ends))
         day_spans.append(Span(f"{span} {kind}", _day_words(day, ends - begins)))
         if day.weekday() >= 5:
             shades.append(Span(f"{span} rest"))
@@ -167,7 +145,7 @@ def _header(win: Window) -> tuple[tuple[Span, ...], tuple[Span, ...], tuple[Span
             night = rule_instant(datetime.combine(day, from_), win.zone)
             morning = rule_instant(datetime.combine(day, to), win.zone) if to else ends
             if win.column(night) < win.column(morning):
-                shades.append(Span(f"{_css(win.column(night), win.column(morning))} night"))
+                shades.append(Span(f"{css(win.column(night), win.column(morning))} night"))
         for hour in range(0, 24, _TICK_HOURS[win.view]):
             at = rule_instant(datetime.combine(day, time(hour)), win.zone)
             if win.start <= at < win.end:
@@ -188,131 +166,29 @@ def _mark(win: Window, at: datetime, hour: int) -> Span:
     column = win.column(at)
     until = min(column + int(length / win.step), win.columns)
     room = (until - column) * win.step >= length / 2
-    return Span(f"{_css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else "")
+    return Span(f"{css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else "")
 
 
 def calendar(
-    win: Window, gpus: Sequence[Gpu], blocks: Iterable[Block], holds: dict[int, Hold], *, member: Member, now: datetime,
-    new_id: int = 0,
+    win: Window, cards: Sequence[ShownCard], blocks: Iterable[Block], holds: dict[int, Hold], *, reader: pieces.Reader
 ) -> Calendar:
     """The picture of the window for one reader."""
     on_card: dict[int, list[Block]] = defaultdict(list)
     for block in blocks:
         on_card[block.gpu_id].append(block)
+    drawn = pieces.Drawing(win.start, win.end, win.step, SMALL[win.view], win.zone, reader)
     by_host: dict[str, list[Lane]] = {}
-    said = _Said()
-    for gpu in gpus:
-        pieces = [_piece(win, block, member, now, new_id, said) for block in on_card[gpu.pk]]
-        lane = Lane(cardlook.look(gpu, now, holds[gpu.pk]), holds[gpu.pk], tuple(_merged(win, pieces)))
-        by_host.setdefault(gpu.host.name, []).append(lane)
-    day_spans, hour_spans, shades = _header(win)
-    inside = win.start <= now < win.end
+    for card in cards:
+        look = cardlook.look_of(card, reader.now, holds[card.id])
+        by_host.setdefault(card.host, []).append(Lane(look, holds[card.id], drawn.lane(on_card[card.id])))
+    day_spans, hour_spans, shades = _header(win, get_language() or "")
+    inside = win.start <= reader.now < win.end
     return Calendar(
         columns=f"cols-{win.columns}", start_s=int(win.start.timestamp()), step_s=int(win.step.total_seconds()),
         days=day_spans, hours=hour_spans, shades=shades,
-        now=_css(win.column(now), win.column(now) + 1) if inside else "",
+        now=css(win.column(reader.now), win.column(reader.now) + 1) if inside else "",
         hosts=tuple(HostLanes(name, tuple(lanes)) for name, lanes in by_host.items()),
     )
-
-
-def shown_status(block: Block, now: datetime) -> str:
-    """The status by the clock, not by the last sweep."""
-    if block.status == Status.BOOKED and block.start <= now:
-        return str(Status.ACTIVE)
-    if block.status == Status.ACTIVE and block.end <= now:
-        return str(Status.FINISHED)
-    return block.status
-
-
-class _Said:
-    """The words that every block repeats, looked up once for a picture."""
-
-    def __init__(self) -> None:
-        self.block, self.own = _("%(holder)s, %(tier)s, %(status)s, %(period)s"), _("%(words)s, yours")
-        self.closed, self.maintenance = _("maintenance"), _("maintenance, %(period)s")
-        self._tiers = {code: str(words) for code, words in labels.TIER.items()}
-        self._letters = {code: str(letter) for code, letter in labels.TIER_LETTER.items()}
-        self._statuses = {str(code): str(words) for code, words in labels.STATUS.items()}
-
-    def tier(self, code: str) -> str:
-        return self._tiers.get(code, code)
-
-    def letter(self, code: str) -> str:
-        return self._letters.get(code, "")
-
-    def status(self, code: str) -> str:
-        return self._statuses[code]
-
-
-def _piece(win: Window, block: Block, member: Member, now: datetime, new_id: int, said: _Said) -> Piece:
-    start = win.column(block.start)
-    end = max(win.column(block.end), start + 1)
-    if end > win.columns:
-        start, end = win.columns - 1, win.columns
-    if block.status == Closed.MAINTENANCE:
-        words = said.maintenance % {"period": cardlook.period_words(block.start, block.end)}
-        return Piece(
-            kind="closed", css=_css(start, end), key=f"m{block.gpu_id}-{int(block.start.timestamp())}", words=words,
-            holder=said.closed,
-        )
-    own = block.holder_id == member.pk
-    status = shown_status(block, now)
-    holder = names.shown(block.holder_name)
-    words = said.block % {
-        "holder": holder, "tier": said.tier(block.tier), "status": said.status(status),
-        "period": cardlook.period_words(block.start, block.end),
-    }
-    return Piece(
-        kind="block", css=_css(start, end), key=f"b{block.reservation_id}-{block.gpu_id}-{int(block.start.timestamp())}",
-        reservation_id=block.reservation_id, tier=block.tier, letter=said.letter(block.tier),
-        holder=holder, times=f"{labels.clock(block.start)}–{labels.clock(block.end)}",
-        words=said.own % {"words": words} if own else words, own=own,
-        ended=status not in HOLDING_CODES, new=block.reservation_id == new_id,
-        day=local_date(max(block.start, win.start), win.zone).isoformat(),
-    )
-
-
-def _columns(piece: Piece) -> tuple[int, int]:
-    start, end = piece.css.split()
-    return int(start[1:]), int(end[1:])
-
-
-def _merged(win: Window, pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Small pieces that touch another become one group, so that everything that can be pressed is large enough."""
-    small = _SMALL[win.view]
-    groups: list[list[Piece]] = []
-    for piece in pieces:
-        start, end = _columns(piece)
-        if piece.kind == "closed":  # nothing to press
-            yield piece
-            continue
-        if groups:
-            last_start, last_end = _columns(groups[-1][-1])
-            if not _apart(last_end - last_start, start - last_end, end - start, small):
-                groups[-1].append(piece)
-                continue
-        groups.append([piece])
-    for group in groups:
-        if len(group) == 1:
-            yield group[0]
-            continue
-        first, last = _columns(group[0])[0], max(_columns(one)[1] for one in group)
-        count = ngettext("%(n)d reservation", "%(n)d reservations", len(group)) % {"n": len(group)}
-        yield Piece(
-            kind="group", css=_css(first, last), key="g" + group[0].key, count=str(len(group)), day=group[0].day,
-            words=count + ": " + "; ".join(one.words for one in group),
-            parts=tuple(replace(one, kind="part") for one in group),
-        )
-
-
-def _apart(first: int, gap: int, second: int, small: int) -> bool:
-    """Whether two pieces of these widths, with this gap, can both be pressed: a circle of the smallest size around the
-    middle of a small one must touch neither a large neighbour nor the circle of a small one (WCAG 2.2, 2.5.8)."""
-    if first >= small and second >= small:
-        return True
-    if first < small and second < small:
-        return gap + (first + second) / 2 >= small
-    return gap + min(first, second) / 2 >= small / 2
 
 
 @dataclass(frozen=True)
@@ -333,15 +209,6 @@ class ListedRow:
     status_words: str
 
 
-def _listed_maintenance(group: Sequence[Block], by_id: dict[int, Gpu]) -> ListedRow:
-    start, end = group[0].start, group[0].end
-    return ListedRow(
-        reservation_id=0, period=cardlook.period_words(start, end), length=cardlook.length_words(start, end),
-        cards=cardlook.cards_words(by_id[block.gpu_id] for block in group), holder="", own=False, new=False, tier="", letter="",
-        tier_words="", status=str(Closed.MAINTENANCE), status_words=_("maintenance"),
-    )
-
-
 @dataclass(frozen=True)
 class ListedDay:
     title: str
@@ -350,27 +217,31 @@ class ListedDay:
 
 
 def listed(
-    win: Window, gpus: Sequence[Gpu], blocks: Iterable[Block], *, member: Member, now: datetime, new_id: int = 0
+    win: Window, cards: Sequence[ShownCard], blocks: Iterable[Block], *, reader: pieces.Reader
 ) -> tuple[ListedDay, ...]:
     """The same blocks as a list: by the day they begin on, each reservation once with all its cards."""
-    by_id = {gpu.pk: gpu for gpu in gpus}
-    groups: dict[tuple[datetime, datetime, int, str], list[Block]] = defaultdict(list)
+    by_id, clock, first = {card.id: card for card in cards}, LocalClock(win.zone), win.start.timestamp()
+    groups: dict[tuple[float, float, int, str], list[Block]] = defaultdict(list)
     for block in blocks:
         groups[block.start, block.end, block.reservation_id, block.status].append(block)
-    by_day: dict[date, list[ListedRow]] = defaultdict(list)
-    for (start, end, reservation_id, _status), group in sorted(groups.items(), key=lambda item: item[0]):
-        one = group[0]
-        if _status == Closed.MAINTENANCE:
-            by_day[local_date(max(start, win.start), win.zone)].append(_listed_maintenance(group, by_id))
-            continue
-        status = shown_status(one, now)
-        by_day[local_date(max(start, win.start), win.zone)].append(
-            ListedRow(
-                reservation_id=reservation_id, period=cardlook.period_words(start, end), length=cardlook.length_words(start, end),
-                cards=cardlook.cards_words(by_id[block.gpu_id] for block in group), holder=names.shown(one.holder_name),
-                own=one.holder_id == member.pk, new=reservation_id == new_id, tier=one.tier,
-                letter=str(labels.TIER_LETTER.get(one.tier, "")), tier_words=str(labels.TIER.get(one.tier, one.tier)),
-                status=status, status_words=str(labels.STATUS[Status(status)]),
-            )
+    by_day: dict[str, list[ListedRow]] = defaultdict(list)
+    for (start, _end, _id, _status), group in sorted(groups.items(), key=lambda item: item[0]):
+        by_day[clock.iso(max(start, first))].append(_listed(group, by_id, clock, reader))
+    return tuple(ListedDay(labels.day(date.fromisoformat(iso)), iso, tuple(rows)) for iso, rows in sorted(by_day.items()))
+
+
+def _listed(group: Sequence[Block], by_id: dict[int, ShownCard], clock: LocalClock, reader: pieces.Reader) -> ListedRow:
+    one, cards = group[0], cardlook.places_words((by_id[block.gpu_id].host, by_id[block.gpu_id].card_index) for block in group)
+    period, length = clock.period(one.start, one.end), labels.length(int(one.end - one.start))
+    if one.status == Closed.MAINTENANCE:
+        return ListedRow(
+            reservation_id=0, period=period, length=length, cards=cards, holder="", own=False, new=False, tier="", letter="",
+            tier_words="", status=str(Closed.MAINTENANCE), status_words=_("maintenance"),
         )
-    return tuple(ListedDay(labels.day(day), day.isoformat(), tuple(rows)) for day, rows in sorted(by_day.items()))
+    status = pieces.shown_status(one, reader.now.timestamp())
+    return ListedRow(
+        reservation_id=one.reservation_id, period=period, length=length, cards=cards, holder=names.shown(one.holder_name),
+        own=one.holder_id == reader.member_id, new=one.reservation_id == reader.new_id, tier=one.tier,
+        letter=str(labels.TIER_LETTER.get(one.tier, "")), tier_words=str(labels.TIER.get(one.tier, one.tier)),
+        status=status, status_words=str(labels.STATUS[Status(status)]),
+    )

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 
 from .. import labels, names, queries
 from ..models import CardState, Gpu
+from ..queries import ShownCard
 from ..rules.facts import Closed
 from ..services.booking import BookingRequest
 
@@ -80,18 +81,36 @@ def state_of(gpu: Gpu) -> CardState | None:
 
 def look(gpu: Gpu, now: datetime, hold: Hold) -> CardLook:
     """The card as pages show it. One that somebody holds is not called free because nothing runs on it."""
-    state = state_of(gpu)
-    fresh = state is not None and now - state.sampled_at <= timedelta(seconds=FRESH_PERIODS * settings.SAMPLE_SECONDS)
-    shown = CardState.State(state.state) if state is not None and fresh else CardState.State.UNKNOWN
-    if shown == CardState.State.FREE and hold.holder:
-        shown = CardState.State.HELD_EMPTY
+    return look_of(queries.shown_card(gpu), now, hold)
+
+
+def look_of(card: ShownCard, now: datetime, hold: Hold) -> CardLook:
+    """The same for a card that was read as a value."""
+    age = seen_ago(card, now)
+    fresh = age is not None and is_fresh(age)
+    shown = str(card.state) if fresh else _UNKNOWN
+    if shown == _FREE and hold.holder:
+        shown = _HELD_EMPTY
     return CardLook(
-        id=gpu.pk, host=gpu.host.name, index=gpu.index, label=str(gpu), model=gpu.model.removeprefix("NVIDIA ").strip(),
-        memory=gib(gpu.memory_total) if gpu.memory_total else "",
-        in_service=gpu.service == Gpu.Service.IN_SERVICE, state=str(shown), state_words=str(labels.CARD_STATE[shown]),
-        since=state.since if state is not None and fresh else None,
-        age=age_words((now - state.sampled_at).total_seconds()) if state is not None else _("never read"), fresh=fresh,
+        id=card.id, host=card.host, index=card.card_index, label=f"{card.host}:{card.card_index}",
+        model=card.model.removeprefix("NVIDIA ").strip(), memory=gib(card.memory_total) if card.memory_total else "",
+        in_service=card.service == _IN_SERVICE, state=shown, state_words=str(labels.CARD_STATE[shown]),
+        since=card.since if fresh else None, age=_("never read") if age is None else age_words(age), fresh=fresh,
     )
+
+
+_IN_SERVICE = str(Gpu.Service.IN_SERVICE)
+_FREE, _UNKNOWN, _HELD_EMPTY = map(str, (CardState.State.FREE, CardState.State.UNKNOWN, CardState.State.HELD_EMPTY))
+
+
+def seen_ago(card: ShownCard, now: datetime) -> float | None:
+    """How many seconds ago the card was last read; None: never."""
+    return None if card.sampled_at is None else (now - card.sampled_at).total_seconds()
+
+
+def is_fresh(age: float) -> bool:
+    """Whether a figure of this age, in seconds, is one of now (I1)."""
+    return age <= FRESH_PERIODS * settings.SAMPLE_SECONDS
 
 
 def gib(amount: int) -> str:
@@ -103,44 +122,55 @@ LOOK_AHEAD = timedelta(days=30)
 
 
 def holds(
-    gpu_ids: Sequence[int], now: datetime, maintenance: Iterable[queries.Block] | None = None
+    gpu_ids: Sequence[int], now: datetime, ahead: Iterable[queries.Block] | None = None
 ) -> dict[int, Hold]:
     """For each card, until when it is free or who holds it until when, as of `now`.
 
-    `maintenance`: that of `[now, now + LOOK_AHEAD)` and perhaps more, where it has been read.
+    `ahead`: what `coming` gives, and perhaps more maintenance, where it has been read.
     """
-    if maintenance is None:
-        maintenance = queries.maintenance_blocks(gpu_ids, now, now + LOOK_AHEAD)
-    ahead: dict[int, list[queries.Block]] = defaultdict(list)
-    for block in (*queries.next_blocks(gpu_ids, now, AHEAD), *maintenance):
-        if block.end > now and block.start < now + LOOK_AHEAD:
-            ahead[block.gpu_id].append(block)
-    return {gpu_id: _hold(sorted(ahead[gpu_id], key=lambda one: one.start), now) for gpu_id in gpu_ids}
+    on_card: dict[int, list[queries.Block]] = defaultdict(list)
+    this, last = now.timestamp(), (now + LOOK_AHEAD).timestamp()
+    for block in coming(gpu_ids, now) if ahead is None else ahead:
+        if block.end > this and block.start < last:
+            on_card[block.gpu_id].append(block)
+    return {gpu_id: _hold(sorted(on_card[gpu_id], key=lambda one: one.start), now) for gpu_id in gpu_ids}
+
+
+def coming(gpu_ids: Sequence[int], now: datetime) -> list[queries.Block]:
+    """What `holds` rests on: the next that holds each card, and its maintenance."""
+    return [*queries.next_blocks(gpu_ids, now, AHEAD), *queries.maintenance_blocks(gpu_ids, now, now + LOOK_AHEAD)]
 
 
 def _hold(ahead: Iterable[queries.Block], now: datetime) -> Hold:
-    holder, until = "", None
+    holder, until, this = "", None, now.timestamp()
     for block in ahead:
-        if block.start <= now and block.status == Closed.MAINTENANCE:
-            return Hold("", block.end, *_until(_("in maintenance until %(time)s"), block.end, now), closed=True)
-        if block.start <= now:
+        if block.start <= this and block.status == Closed.MAINTENANCE:
+            return Hold("", *_until(_("in maintenance until %(time)s"), block.end, now), closed=True)
+        if block.start <= this:
             holder, until = names.shown(block.holder_name), block.end
         elif until is None:
-            return Hold("", block.start, *_until(_("free until %(time)s"), block.start, now))
+            return Hold("", *_until(_("free until %(time)s"), block.start, now))
         elif block.start > until:
             break
         else:  # the next one begins where this one ends: the card stays held
             until = block.end
     if until is None:
         return Hold("", None, _("nothing booked"), _("nothing booked"))
-    return Hold(holder, until, *_until(_("held until %(time)s"), until, now))
+    return Hold(holder, *_until(_("held until %(time)s"), until, now))
 
 
-def _until(words: str, until: datetime, now: datetime) -> tuple[str, str]:
+def _until(words: str, seconds: float, now: datetime) -> tuple[datetime, str, str]:
+    until = queries.instant_of(seconds)
+    full = words % {"time": labels.instant(until)}
+    if not is_near(seconds, now):
+        return until, full, full
     # Translators: a weekday with 24-hour time, in Django's format letters
-    near = date_format(timezone.localtime(until), _("D H:i"))
-    full = labels.instant(until)
-    return words % {"time": full}, words % {"time": near if until - now < timedelta(days=6) else full}
+    return until, full, words % {"time": date_format(timezone.localtime(until), _("D H:i"))}
+
+
+def is_near(seconds: float, now: datetime) -> bool:
+    """Whether the weekday says enough of an instant."""
+    return seconds - now.timestamp() < 6 * 86_400
 
 
 def period_words(start: datetime, end: datetime) -> str:
@@ -169,9 +199,14 @@ def count_words(wanted: BookingRequest) -> str:
 
 def cards_words(gpus: Iterable[Gpu]) -> str:
     """Cards by host: gpu-a: 0, 1; gpu-b: 3."""
+    return places_words((gpu.host.name, gpu.index) for gpu in gpus)
+
+
+def places_words(places: Iterable[tuple[str, int]]) -> str:
+    """Cards named by host and index: gpu-a: 0, 1; gpu-b: 3."""
     by_host: dict[str, list[int]] = defaultdict(list)
-    for gpu in gpus:
-        by_host[gpu.host.name].append(gpu.index)
+    for host, index in places:
+        by_host[host].append(index)
     return "; ".join(
         f"{host}: {', '.join(str(index) for index in sorted(indexes))}" for host, indexes in sorted(by_host.items())
     )

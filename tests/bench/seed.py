@@ -1,7 +1,8 @@
 """Fills LabGPU's database with the floor's own layout and prints, as JSON, what the bench needs to ask it.
 
-Layout (as floor/seed_floor.py): base Monday 7 December 2026 00:00 UTC; reservation i is on card i % 8, slot i // 8 starts
-at base + 6 h x slot + 30 min x (card % 4) and lasts 4 h: 28 a week for each card. Policy: limits out of the way.
+Layout (as floor/seed_floor.py): base Monday 7 December 2026 00:00 UTC; of 8 cards, or as many as are asked for, reservation i
+is on card i % 8, slot i // 8 starts at base + 6 h x slot + 30 min x (card % 4) and lasts 4 h: 28 a week for each card. Policy:
+limits out of the way.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from zoneinfo import ZoneInfo
 import django
 
 BASE = datetime(2026, 12, 7, tzinfo=UTC)
+PORTION = 10_000  # reservations made at a time
+SLOTS = 4000  # free hours to book
 
 
-def main(stored: int) -> None:
+def main(stored: int, count: int = 8) -> None:
     django.setup()
     from django.conf import settings
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
@@ -50,29 +53,31 @@ def main(stored: int) -> None:
     host, pool = Host.objects.create(name="bench"), Pool.objects.create(name="bench")
     gpus = [
         Gpu.objects.create(uuid=f"GPU-{n:08x}-0000-4000-8000-000000000000", host=host, pool=pool, model="Bench", index=n)
-        for n in range(8)
+        for n in range(count)
     ]
-    rows, held, ledger = [], [], []
-    for i in range(stored):
-        gpu, slot = i % 8, i // 8
-        start = BASE + timedelta(hours=6 * slot, minutes=30 * (gpu % 4))
-        rows.append(
-            Reservation(
-                holder=members[i % 15], status="booked", tier="regular", rank_tier=1, start=start,
-                end=start + timedelta(hours=4), booked_at=now, note=f"run {i}",
+    zone = ZoneInfo(lab.zone)
+    for first in range(0, stored, PORTION):
+        rows = []
+        for i in range(first, min(first + PORTION, stored)):
+            start = BASE + timedelta(hours=6 * (i // count), minutes=30 * (i % count % 4))
+            rows.append(
+                Reservation(
+                    holder=members[i % 15], status="booked", tier="regular", rank_tier=1, start=start,
+                    end=start + timedelta(hours=4), booked_at=now, note=f"run {i}",
+                )
             )
-        )
-    Reservation.objects.bulk_create(rows, batch_size=500)
-    for i, row in enumerate(rows):
-        held.append(
-            Allocation(reservation=row, gpu=gpus[i % 8], status="booked", start=row.start, end=row.end, weight=100)
-        )
-        for week, units in charge([((Stretch(Interval(row.start, row.end)),), 100)], ZoneInfo(lab.zone)).items():
-            ledger.append(
-                LedgerEntry(member=row.holder, period=week, units=units, reason="booked", reservation=row, at=now)
+        Reservation.objects.bulk_create(rows, batch_size=500)
+        held, ledger = [], []
+        for i, row in enumerate(rows, first):
+            held.append(
+                Allocation(reservation=row, gpu=gpus[i % count], status="booked", start=row.start, end=row.end, weight=100)
             )
-    Allocation.objects.bulk_create(held, batch_size=500)
-    LedgerEntry.objects.bulk_create(ledger, batch_size=500)
+            for week, units in charge([((Stretch(Interval(row.start, row.end)),), 100)], zone).items():
+                ledger.append(
+                    LedgerEntry(member=row.holder, period=week, units=units, reason="booked", reservation=row, at=now)
+                )
+        Allocation.objects.bulk_create(held, batch_size=500)
+        LedgerEntry.objects.bulk_create(ledger, batch_size=500)
     with connection.cursor() as cursor:
         cursor.execute("analyze")
     who = members[15]
@@ -84,12 +89,13 @@ def main(stored: int) -> None:
     # Free hours: between the 4 h reservations of each card lie 2 h without one.
     slots = []
     first = (now + timedelta(days=10)).replace(minute=0, second=0, microsecond=0)
-    for n in range(2000):
-        gpu = n % 8
-        slot = (first - BASE) // timedelta(hours=6) + 1 + n // 8
+    for n in range(SLOTS):
+        gpu = n % count
+        slot = (first - BASE) // timedelta(hours=6) + 1 + n // count
         start = BASE + timedelta(hours=6 * slot + 4, minutes=30 * (gpu % 4))
         slots.append([(start + timedelta(minutes=m)).strftime("%Y-%m-%dT%H:%M") for m in (15, 75)])
     facts = {
+        "stored": stored, "count": count, "base": BASE.isoformat(),
         "session": session.session_key, "csrf": _get_new_csrf_string(), "week": "2026-12-14",
         "cards": [gpu.pk for gpu in gpus], "slots": slots,
     }
@@ -98,4 +104,4 @@ def main(stored: int) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "labgpu.settings")
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DATABASES = tuple(os.environ.get("BENCH_DATABASES", "sqlite postgres").split())
 STORED = 5000  # reservations in either database before anything is measured
+FLOOR_BASE = datetime(2026, 12, 7, tzinfo=UTC)
 GUNICORN = ["--worker-class", "gthread", "--workers", "1", "--threads", "4", "--log-level", "warning", "--no-control-socket"]
 START_S = 60
 Request = tuple[str, str, dict[str, str], bytes | None]
@@ -36,7 +38,7 @@ def database(kind: str) -> Iterator[Path]:
             yield Path(folder)
         return
     with postgres.server() as folder:
-        for name in ("floor", "labgpu"):
+        for name in ("floor", "labgpu", "wide", "full"):
             command = [sys.executable, "-c", _CREATE, str(folder), name]
             subprocess.run(command, check=True)
         yield folder
@@ -88,37 +90,53 @@ class Floor(_Server):
 
     def __init__(self, kind: str, place: Path) -> None:
         super().__init__()
+        self._session = ""
         self._env = {**os.environ, "FLOOR_DB": "pg" if kind == "postgres" else "sqlite", "FLOOR_NAME": "floor"}
         self._env |= {"FLOOR_DSN_HOST": str(place), "FLOOR_DSN_PORT": "5432", "FLOOR_DSN_USER": "postgres"}
         self._env["FLOOR_SQLITE"] = str(self.folder / "floor.sqlite3")
         self._seed = [sys.executable, str(HERE / "floor" / "seed_floor.py"), self._env["FLOOR_DB"], str(STORED)]
 
     def __enter__(self) -> Self:
-        subprocess.run(self._seed, env=self._env, check=True, stdout=subprocess.DEVNULL)
+        seed = subprocess.run(self._seed, env=self._env, check=True, capture_output=True, text=True)
+        self._session = seed.stdout.split()[-1]
         self._start("floorapp:application", self._env, HERE / "floor")
         return self
 
     def hello(self) -> Request:
         return ("GET", "/hello", {}, None)
 
+    def reserves(self, first: int, count: int) -> list[Request]:
+        """`count` of the floor's own signed-in bookings (`reserve-full`), each of a free hour of its own."""
+        headers = {"Cookie": f"sessionid={self._session}", "Content-Type": "application/json"}
+        requests: list[Request] = []
+        for number in range(first, first + count):
+            card = number % 8
+            start = FLOOR_BASE + timedelta(hours=6 * (number // 8) + 4, minutes=30 * (card % 4) + 15)
+            sent = {
+                "gpu": card + 1, "user": 16, "title": "", "start": start.isoformat(),
+                "end": (start + timedelta(hours=1)).isoformat(),
+            }
+            requests.append(("POST", "/reserve-full", headers, json.dumps(sent).encode()))
+        return requests
+
 
 class Product(_Server):
-    """LabGPU itself, filled by `seed.py`, asked as a signed-in member."""
+    """LabGPU itself, filled by `seed.py` with so many cards and reservations, asked as a signed-in member."""
 
-    def __init__(self, kind: str, place: Path) -> None:
+    def __init__(self, kind: str, place: Path, *, stored: int = STORED, cards: int = 8, name: str = "labgpu") -> None:
         super().__init__()
+        self._seed = [sys.executable, "-m", "tests.bench.seed", str(stored), str(cards)]
         self._env = {
             **os.environ, "SECRET_KEY": "bench-only-not-a-secret", "DATA_DIR": str(self.folder),
             "SITE_URL": f"http://127.0.0.1:{self.port}", "DJANGO_SETTINGS_MODULE": "labgpu.settings",
         }
         if kind == "postgres":
-            self._env["DATABASE_URL"] = f"postgres://postgres@/{place}/labgpu"
+            self._env["DATABASE_URL"] = f"postgres://postgres@/{place}/{name}"
         self._known: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         seed = subprocess.run(
-            [sys.executable, "-m", "tests.bench.seed", str(STORED)], cwd=ROOT, env=self._env, check=False,
-            capture_output=True, text=True,
+            self._seed, cwd=ROOT, env=self._env, check=False, capture_output=True, text=True,
         )
         if seed.returncode:
             raise SystemExit(f"bench: LabGPU's database could not be filled: {seed.stderr[-2000:]}")
@@ -141,16 +159,29 @@ class Product(_Server):
         method, path, headers, body = self.week()
         return [(method, path, {**headers, "If-None-Match": answered[b"etag"][0].decode()}, body)] * count
 
-    def bookings(self, round_number: int, count: int) -> list[Request]:
+    def page(self) -> Request:
+        """The whole page of the week."""
+        return ("GET", f"/?view=week&from={self._known['week']}", self._headers(), None)
+
+    def bookings(self, first: int, count: int) -> list[Request]:
         """`count` bookings by form, each of another hour, none taken."""
-        requests: list[Request] = []
-        for number in range(round_number * count, (round_number + 1) * count):
-            start, end = self._known["slots"][number]
-            form = {
-                "card": str(self._known["cards"][number % len(self._known["cards"])]), "start": start, "end": end,
-                "tier": "regular", "purpose": "training", "note": "", "key": str(uuid.uuid4()),
-                "csrfmiddlewaretoken": self._known["csrf"],
-            }
-            headers = self._headers(**{"Content-Type": "application/x-www-form-urlencoded"})
-            requests.append(("POST", "/book", headers, urlencode(form).encode()))
-        return requests
+        return [self._booking(number) for number in range(first, first + count)]
+
+    def race(self, number: int, count: int) -> list[Request]:
+        """`count` bookings of one and the same free hour, each with a key of its own."""
+        return [self._booking(number) for _ in range(count)]
+
+    def _booking(self, number: int) -> Request:
+        start, end = self._known["slots"][number]
+        form = {
+            "card": str(self._known["cards"][number % len(self._known["cards"])]), "start": start, "end": end,
+            "tier": "regular", "purpose": "training", "note": "", "key": str(uuid.uuid4()),
+            "csrfmiddlewaretoken": self._known["csrf"],
+        }
+        headers = self._headers(**{"Content-Type": "application/x-www-form-urlencoded"})
+        return ("POST", "/book", headers, urlencode(form).encode())
+
+    @property
+    def seed(self) -> dict[str, Any]:
+        """What the database was filled with."""
+        return {name: self._known[name] for name in ("stored", "count", "base", "week")}

@@ -9,11 +9,10 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from reservations.models import CardState, Reservation
 from reservations.queries import Block
-from reservations.views import calendar
+from reservations.views import calendar, pieces
 from tests.factories import NOW, at, cards, host, lab, member, reservation
 
 pytestmark = pytest.mark.django_db
@@ -245,24 +244,23 @@ def test_a_day_of_which_little_is_shown_has_a_heading_with_room():
     for hour, words in ((21, "Mon 30 Nov"), (22, "Mon 30 Nov"), (23, "Mon 30"), (24, "")):
         late = datetime(2026, 11, 30, 16, tzinfo=UTC) - timedelta(hours=24 - hour)
         win = calendar.window("", "", now=late, zone=SHANGHAI)
-        picture = calendar.calendar(win, [], [], {}, member=None, now=late)
+        picture = calendar.calendar(win, [], [], {}, reader=pieces.Reader(None, late))
         assert [one.words for one in picture.days][:2] == [words, "Tue 1 Dec"]
 
 
 def _block(start: float, end: float, pk: int = 1) -> Block:
-    return Block(pk, 1, at(start), at(end), "booked", "regular", 7, "Ada")
+    return Block(pk, 1, at(start).timestamp(), at(end).timestamp(), "booked", "regular", 7, "Ada")
 
 
 def _pieces(*blocks: Block, view: str = "week"):
     win = calendar.window(view, "2026-11-30", now=NOW, zone=SHANGHAI)
-    with timezone.override(SHANGHAI):
-        drawn = [calendar._piece(win, one, member(), NOW, 0, calendar._Said()) for one in blocks]
-        return list(calendar._merged(win, drawn))
+    reader = pieces.Reader(member().pk, NOW)
+    return pieces.Drawing(win.start, win.end, win.step, calendar.SMALL[view], SHANGHAI, reader).lane(blocks)
 
 
 def test_small_blocks_that_touch_are_one_group_that_names_them_all():
     (group,) = _pieces(_block(1, 2, 1), _block(2, 3, 2))
-    assert (group.kind, group.count, len(group.parts)) == ("group", "2", 2)
+    assert (group.kind, group.number, len(group.parts)) == ("group", "2", 2)
     assert "15:00 – 16:00" in group.words and "16:00 – 17:00" in group.words
 
 
@@ -277,8 +275,9 @@ def test_a_block_beyond_the_edges_is_cut_at_them():
 
 
 def test_a_status_is_shown_by_the_clock_not_by_the_last_sweep():
-    assert calendar.shown_status(_block(-1, 1), NOW) == "active"
-    assert calendar.shown_status(Block(1, 1, at(-2), NOW, "active", "regular", 7, "Ada"), NOW) == "finished"
+    now = NOW.timestamp()
+    assert pieces.shown_status(_block(-1, 1), now) == "active"
+    assert pieces.shown_status(_block(-2, 0)._replace(status="active"), now) == "finished"
 
 
 def test_every_column_of_every_view_has_its_class():
