@@ -162,8 +162,9 @@ class BookingForm(forms.Form):
         return BookingRequest(
             card_ids=card_ids, count=0 if card_ids else cleaned["count"] or 0,
             model=None if card_ids else cleaned["model"] or None,
-            several_hosts=cleaned["several_hosts"] and not card_ids, start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
-            purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned["key"],
+            several_hosts=cleaned["several_hosts"] and not card_ids,
+            start=self.instants.get("start"), end=self.instants["end"], tier=cleaned["tier"],
+            purpose=cleaned["purpose"], note=cleaned["note"].strip(), key=cleaned.get("key", ""),
             may_move={"yes": True, "no": False}.get(cleaned["may_move"]), project_id=cleaned["project"],
             expected_memory=cleaned["memory"] and cleaned["memory"] * _GIB,
             release_when_done=cleaned["release_when_done"], extend_while_free=cleaned["extend_while_free"],

@@ -33,8 +33,8 @@ class Week:
 class Preview:
     """Either refusals, with ways out that would be booked, or a plan and what it comes to.
 
-    `labels`: the plan's cards by name; `units`: its whole charge; `steps`: by how many tiers standing lowers it (J3); `makes_room`:
-    the reservations that it would displace, holder and cards loaded; `others`: slots to be had instead, best first.
+    `labels`: the plan's cards by name; `units`: its whole charge; `steps`: by how many tiers standing lowers it (J3);
+    `makes_room`: the reservations that it would displace, holder and cards loaded; `others`: slots to be had instead.
     """
 
     refusals: tuple[Refusal, ...]

@@ -42,13 +42,14 @@ def lines_html(spans: Iterable[Span], kind: str) -> SafeString:
 
 def _items(pieces: Iterable[Piece], before: str, after: str, schedule: str) -> Iterator[str]:
     for piece in pieces:
-        kind, start, end, key, said, reservation_id, look, letter, holder, times, number, day, parts = piece
+        kind, start, end, key, said, reservation_id, look, letter, holder, times, number, day, parts, grip = piece
         words = escape(said)
         if kind == "block":
             page = f"{before}{reservation_id}{after}"
+            own = f' data-own="{grip}"' if grip else ""
             yield (
                 f'<li class="slot s{start} e{end}"><button class="block {escape(look)}" id="{key}" formaction="{page}" '
-                f'hx-get="{page}" hx-target="#panel" title="{words}">'
+                f'hx-get="{page}" hx-target="#panel"{own} title="{words}">'
                 f'<span class="tier-mark" aria-hidden="true">{escape(letter)}</span>'
                 f'<span class="who" aria-hidden="true">{escape(holder)}</span>'
                 f'<span class="when" aria-hidden="true">{times}</span>'

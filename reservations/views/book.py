@@ -29,6 +29,7 @@ from ..services import booking, exceptions, locking, moving, slots, ways
 from ..services.booking import BookingRequest
 from . import cardlook, refused, say
 from .access import lead, member_required
+from .previewed import Outcome
 from .tiers import open_tiers, usual_tier
 from .waitlist import WAITABLE, instead
 
@@ -93,8 +94,8 @@ def _book(request: HttpRequest) -> HttpResponse:
     form = forms.BookingForm(request.POST, policy=request.lab.policy, zone=request.lab.zone, now=request.now)
     if not form.is_valid() or form.refusals:
         if _from_bar(request):
-            problems = [str(one) for found in form.errors.values() for one in found]
-            return _in_bar(request, form, {"reasons": refused.reasons(form.refusals), "problems": problems}, 422)
+            problems = tuple(str(one) for found in form.errors.values() for one in found)
+            return _in_bar(request, form, Outcome(reasons=refused.reasons(form.refusals), problems=problems), 422)
         return _page(request, _typed(form), form=form, reasons=refused.reasons(form.refusals), status=422)
     if "ask" in request.POST:
         return _ask(request, form)
@@ -104,7 +105,7 @@ def _book(request: HttpRequest) -> HttpResponse:
         return _not_booked(request, form, problem)
     except locking.Busy:
         if _from_bar(request):
-            return refused.retry(_in_bar(request, form, {"reasons": refused.busy()}, 409))
+            return refused.retry(_in_bar(request, form, Outcome(reasons=refused.busy()), 409))
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
     messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
@@ -119,7 +120,7 @@ def _not_booked(request: HttpRequest, form: forms.BookingForm, problem: Refused)
     }
     status, fresh_key = refused.status(problem.refusals), Code.KEY_REUSED in problem.codes
     if _from_bar(request):
-        return _in_bar(request, form, told | {"book_page": _address(form.sent)}, status, fresh_key=fresh_key)
+        return _in_bar(request, form, Outcome(**told, book_page=_address(form.sent)), status, fresh_key=fresh_key)
     may_ask = bool(would_help(problem.refusals))
     return _page(request, _typed(form), form=form, status=status, fresh_key=fresh_key, may_ask=may_ask, **told)
 
@@ -130,11 +131,11 @@ def _from_bar(request: HttpRequest) -> bool:
 
 
 def _in_bar(
-    request: HttpRequest, form: forms.BookingForm, told: dict[str, Any], status: int, *, fresh_key: bool = False
+    request: HttpRequest, form: forms.BookingForm, told: Outcome, status: int, *, fresh_key: bool = False
 ) -> HttpResponse:
     sent = form.sent.get("key", "")
     key = forms.new_key() if fresh_key or "key" in form.errors else sent
-    return render(request, "reservations/_preview.html", told | {"key": key, "focus": True}, status=status)
+    return render(request, "reservations/_preview.html", {"outcome": replace(told, key=key, is_preview=False)}, status=status)
 
 
 def _address(sent: QueryDict) -> str:

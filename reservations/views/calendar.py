@@ -112,6 +112,7 @@ class Calendar:
     """The grid: its columns' class, header, shades, the line of now, and the lanes by host."""
 
     columns: str
+    count: int
     start_s: int
     step_s: int
     days: tuple[Span, ...]
@@ -184,7 +185,8 @@ def calendar(
     day_spans, hour_spans, shades = _header(win, get_language() or "")
     inside = win.start <= reader.now < win.end
     return Calendar(
-        columns=f"cols-{win.columns}", start_s=int(win.start.timestamp()), step_s=int(win.step.total_seconds()),
+        columns=f"cols-{win.columns}", count=win.columns,
+        start_s=int(win.start.timestamp()), step_s=int(win.step.total_seconds()),
         days=day_spans, hours=hour_spans, shades=shades,
         now=css(win.column(reader.now), win.column(reader.now) + 1) if inside else "",
         hosts=tuple(HostLanes(name, tuple(lanes)) for name, lanes in by_host.items()),

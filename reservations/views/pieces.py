@@ -43,6 +43,7 @@ class Piece(NamedTuple):
     number: str = ""  # of the parts
     day: str = ""
     parts: tuple[Piece, ...] = ()
+    grip: str = ""  # of the reader's own that can be moved or extended: its status and exact times
 
     @property
     def css(self) -> str:
@@ -109,9 +110,12 @@ class Drawing:
         before, after, look, letter, holder = shared
         if reservation_id == self._reader.new_id:
             look += " new"
+        grip = ""
+        if about[3] and about[2] in (_BOOKED, _ACTIVE):
+            grip = f"{about[2]} {int(begins)} {int(ends)}"
         return Piece(
             "block", start, end, f"b{reservation_id}-{gpu_id}-{int(begins)}", f"{before}{period}{after}", reservation_id, look,
-            letter, holder, times,
+            letter, holder, times, grip=grip,
         )
 
     def _in_common(self, name: str, tier: str, status: str, own: bool) -> tuple[str, str, str, str, str]:

@@ -40,25 +40,41 @@ class Room:
     moves: bool
 
 
-def context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
-    """What a template says of the form's request: what is missing, what it would be, or why not and what else."""
+@dataclass(frozen=True)
+class Outcome:
+    """What pressing would come to (`is_preview`), or came to: the plan, or what is missing or refused and what else there is.
+
+    `wait`, `book_page`: addresses; `key`: what the form's key becomes where it was asked.
+    """
+
+    plan: dict[str, Any] | None = None
+    reasons: tuple[refused.Reason, ...] = ()
+    problems: tuple[str, ...] = ()
+    others: tuple[refused.Instead, ...] = ()
+    wait: str = ""
+    book_page: str = ""
+    key: str = ""
+    is_preview: bool = True
+
+
+def outcome(request: HttpRequest, data: QueryDict) -> Outcome:
+    """What is missing in the form, what it would be, or why not and what else."""
     form = forms.BookingForm(data, policy=request.lab.policy, zone=request.lab.zone, now=request.now)
     form.is_valid()
     problems = [str(one) for name, found in form.errors.items() if name != "key" for one in found]
     if not form.card_ids() and not data.get("count"):
         problems.append(_("Choose how many cards."))
     if problems or form.refusals:
-        return {"problems": problems, "reasons": refused.reasons(form.refusals), "is_preview": True}
+        return Outcome(problems=tuple(problems), reasons=refused.reasons(form.refusals))
     asked = form.request
     found = service.preview(request.user, asked, now=request.now)
-    if found.plan is None:
-        codes = {one.code for one in found.refusals}
-        return {
-            "is_preview": True, "reasons": refused.reasons(found.refusals),
-            "others": refused.others(found.others, asked, _offered(found)),
-            "wait": instead(asked) if WAITABLE & codes else "",
-        }
-    return {"is_preview": True, "plan": _plan(request, found, found.plan), "others": refused.others(found.others, asked, ())}
+    if found.plan is not None:
+        return Outcome(_plan(request, found, found.plan), others=refused.others(found.others, asked, ()))
+    codes = {one.code for one in found.refusals}
+    return Outcome(
+        reasons=refused.reasons(found.refusals), others=refused.others(found.others, asked, _offered(found)),
+        wait=instead(asked) if WAITABLE & codes else "",
+    )
 
 
 def _offered(found: Preview) -> set[tuple[datetime | None, datetime]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -11,10 +12,12 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
 from .. import forms, labels, looks, queries
 from ..models import Reservation
+from ..queries import ShownCard
 from ..rules.projects import Scheduling
 from ..rules.week import NoSuchLocalTime, typed_instant
 from . import previewed, say
@@ -40,26 +43,52 @@ class Chip:
 @member_required
 def bar(request: HttpRequest) -> HttpResponse:
     """The bar as a text (`say`), or cards and times (`card`, `start`, `end`), fill it in, with what that would be."""
-    data, questions = request.GET.copy(), ()
+    data, questions, cards = request.GET.copy(), (), queries.shown_cards()
     if text := request.GET.get("say", "").strip():
-        data, questions = _said(request, text)
-    shown = {} if questions or not ({"when", "start"} & set(data)) else previewed.context(request, data)
+        data, questions = _said(request, text, cards)
+    _localise(data, request)
+    bar = context(request, data, cards)
+    if not questions and {"when", "start"} & set(data):
+        bar["outcome"] = previewed.outcome(request, _whole(data, bar))
     return render(request, "reservations/_bar.html", {
-        **context(request, data), **shown, "said": request.GET.get("say", "")[: say.LONGEST], "questions": questions,
-        "filled": not questions,
+        **bar, "said": request.GET.get("say", "")[: say.LONGEST], "questions": questions,
     })
+
+
+def _whole(data: QueryDict, bar: dict[str, Any]) -> QueryDict:
+    """What the bar submits as it is shown: what filled it in, and its own choices for the rest."""
+    whole = data.copy()
+    shown = {
+        "count": next((one for one, chosen in bar["counts"] if chosen), ""),
+        "model": next((one for one, _words, chosen in bar["models"] if chosen), ""),
+        "hours": next((one.value for one in bar["lengths"] if one.chosen), ""),
+        "project": next((str(one) for one, _words, chosen in bar["projects"] if chosen), ""),
+        "tier": next((one for one, *_rest, chosen in bar["tiers"] if chosen), ""),
+        "purpose": next((one for one, _words, chosen in bar["purposes"] if chosen), ""),
+    }
+    for name, value in shown.items():
+        if name not in whole:
+            whole[name] = str(value)
+    return whole
 
 
 @require_safe
 @member_required
 def preview(request: HttpRequest) -> HttpResponse:
     """What the form, as it is filled in, would be."""
-    return render(request, "reservations/_preview.html", previewed.context(request, request.GET))
+    return render(request, "reservations/_preview.html", {"outcome": previewed.outcome(request, request.GET)})
 
 
-def _said(request: HttpRequest, text: str) -> tuple[QueryDict, tuple[str, ...]]:
+def _localise(data: QueryDict, request: HttpRequest) -> None:
+    """Exact instants, as the calendar sends them, by the lab's clock, as the fields show them."""
+    for name in ("start", "end"):
+        with suppress(ValueError):
+            data[name] = _local(forms.read_instant(data.get(name, ""), request.lab.zone))
+
+
+def _said(request: HttpRequest, text: str, cards: Sequence[ShownCard]) -> tuple[QueryDict, tuple[str, ...]]:
     """What a text fills in, or what is asked back about it."""
-    models = list(dict.fromkeys(gpu.model for gpu in queries.fleet()))
+    models = list(dict.fromkeys(card.model for card in cards))
     filled = say.fill(text, request.lab, models, request.now)
     data = QueryDict(mutable=True)
     if filled.questions:
@@ -74,10 +103,9 @@ def _said(request: HttpRequest, text: str) -> tuple[QueryDict, tuple[str, ...]]:
     return data, ()
 
 
-def context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
+def context(request: HttpRequest, data: QueryDict, cards: Sequence[ShownCard]) -> dict[str, Any]:
     """The bar's fields: as sent, else as the reader booked last, else as most do."""
     policy, habit = request.lab.policy, queries.habit_of(request.user)
-    gpus = queries.fleet()
     projects = queries.projects_of(request.user.pk)
     tiers = open_tiers(projects, policy, request)
     project = _project(data, habit, projects, policy.mode)
@@ -89,11 +117,11 @@ def context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
     most = policy.most_cards(request.user.role)
     named = set(forms.card_ids(data))
     count = data.get("count") or str(min(habit.count if habit else 1, most))
-    counts = [str(one) for one in _COUNTS if one <= min(most, len(gpus))] or ["1"]
-    models = list(dict.fromkeys(gpu.model for gpu in gpus))
+    counts = [str(one) for one in _COUNTS if one <= min(most, len(cards))] or ["1"]
+    models = list(dict.fromkeys(card.model for card in cards))
     model = data.get("model", habit.model if habit else "")
     return {
-        "named": [(gpu.pk, str(gpu)) for gpu in gpus if gpu.pk in named],
+        "named": [(card.id, f"{card.host}:{card.card_index}") for card in cards if card.id in named],
         "counts": [(one, one == count) for one in (counts if count in counts or not _is_count(count) else [*counts, count])],
         "models": [(one, looks.model_name(one), one == model) for one in models],
         "several_hosts": bool(data.get("several_hosts")),
@@ -109,7 +137,7 @@ def context(request: HttpRequest, data: QueryDict) -> dict[str, Any]:
             for code in tiers
         ],
         "purposes": [(code, labels.PURPOSE[code], code == purpose) for code in Reservation.Purpose],
-        "key": forms.new_key(),
+        "key": forms.new_key(), "outcome": None, "said": "", "questions": (),
     }
 
 
@@ -130,7 +158,7 @@ def _project(data: QueryDict, habit: queries.Habit | None, projects: dict[int, s
 def _whens(request: HttpRequest, data: QueryDict) -> Iterator[Chip]:
     """Now, and the times at which most bookings begin."""
     chosen = data.get("when", "")
-    yield Chip(forms.NOW, _("Now"), chosen == forms.NOW)
+    yield Chip(forms.NOW, pgettext("a start", "Now"), chosen == forms.NOW)
     local = timezone.localtime(request.now)
     today, tomorrow = local.date(), local.date() + timedelta(days=1)
     times: list[tuple[date, time, str, int | None]] = [(tomorrow, time(9), _("Tomorrow 9:00"), None)]

@@ -447,13 +447,14 @@ def _typed(data: QueryDict, name: str, request: HttpRequest) -> datetime:
 @require_POST
 @member_required
 def move(request: HttpRequest, pk: int) -> HttpResponse:
-    """Moves what has not started to the typed time, or to that of a button (`use`)."""
+    """Moves what has not started to the typed time, or to that of a button (`use`), and to other cards (`card`) if sent."""
 
     def write(version: int | None) -> Reservation:
         data = forms.with_override(request.POST)
         start, end = _typed(data, "start", request), _typed(data, "end", request)
         return moving.move(
-            pk, start=start, end=end, by=request.user, version=version, now=request.now, key=_needed_key(request)
+            pk, card_ids=forms.card_ids(data) or None, start=start, end=end, by=request.user, version=version, now=request.now,
+            key=_needed_key(request),
         )
 
     return _act(request, pk, Action.MOVE, write, _("Moved."), undoable=True)

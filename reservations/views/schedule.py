@@ -34,7 +34,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
         return errors.not_understood(request, str(problem))
     seen = _seen(request, win)
     return render(request, "reservations/schedule.html", {
-        **_grid(request, win, seen), **_tools(request, win), **quick.context(request, QueryDict()),
+        **_grid(request, win, seen), **_tools(request, win), **quick.context(request, QueryDict(), seen.cards),
     })
 
 

@@ -14,6 +14,7 @@ from django.utils.html import escape
 
 from reservations import forms
 from reservations.models import Allocation, IdempotencyKey, LedgerEntry, Reservation
+from reservations.rules.policy import Policy
 from reservations.rules.refusal import Alternative
 from reservations.services import booking, locking
 from tests.factories import NOW, cards, host, lab, member, reservation
@@ -186,7 +187,7 @@ def _request_of(sent):
     data = QueryDict(mutable=True)
     for name, value in sent.items():
         data.setlist(name, [str(one) for one in value] if isinstance(value, list) else [value])
-    form = forms.BookingForm(data, zone=ZoneInfo("Asia/Shanghai"))
+    form = forms.BookingForm(data, policy=Policy(), zone=ZoneInfo("Asia/Shanghai"), now=NOW)
     assert form.is_valid()
     return form.request
 
