@@ -20,9 +20,9 @@ from reservations.rules.week import (
     round_to_raster,
     rule_instant,
     typed_instant,
-    weekly_time,
     week_interval,
     week_of,
+    weekly_time,
     weeks_of,
 )
 
