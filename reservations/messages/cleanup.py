@@ -33,7 +33,7 @@ def cleanup(row: Notification, lab: LabFacts, now: datetime) -> Words:
         # Translators: subject of the mail of the weekly clean-up: Book or stop by 18:00: your processes on gpu-a:0
         _("Book or stop by %(by)s: your processes on %(cards)s") % said,
         _("These processes run without a reservation. Book what you use, or stop them, by %(by)s.") % said,
-        tuple(_card_fact(one, now) for one in cards), follows, Action(_("Book"), page("book")),
+        tuple(_card_fact(one, now) for one in cards), follows, Action(pgettext("verb", "Book"), page("book")),
     )
 
 
