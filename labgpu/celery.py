@@ -35,6 +35,7 @@ app.conf.beat_schedule = {
     "judge": _tick("monitoring.judge", settings.SAMPLE_SECONDS),
     "account-use": _tick("monitoring.account_use", 300),
     "presence": _tick("monitoring.presence", 3 * settings.SWEEP_SECONDS),
+    "weekly-cleanup": _tick("monitoring.cleanup", 3 * settings.SWEEP_SECONDS),
     "advance-reservations": _tick("reservations.advance", settings.SWEEP_SECONDS),
     "serve-waitlist": _tick("reservations.serve_waitlist", settings.SWEEP_SECONDS),
     "deliver-messages": _tick("reservations.deliver", settings.SWEEP_SECONDS),

@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db import models
 from django.db.models import Q
 
-from reservations.models import Allocation, Gpu, Host, Member, Reservation
+from reservations.models import Allocation, CleanupNotice, Gpu, Host, Member, Reservation
 
 from .rules.snapshot import Owner
 from .rules.use import Use
@@ -165,13 +165,14 @@ class CardUse(models.Model):
 class GateEntry(models.Model):
     """One answer of the gate before an automatic act (I1). Written when the answer changes, not at every sweep.
 
-    It is about an incident, or about a reservation where nothing happened that could be one (H2, H3, H7); `gpu` names the
-    card where the act is about one card alone.
+    It is about an incident, about a reservation where nothing happened that could be one (H2, H3, H7), or about somebody's part
+    in the weekly clean-up (F3); `gpu` names the card where the act is about one card alone.
     """
 
     at = models.DateTimeField()
     incident = models.ForeignKey(Incident, models.CASCADE, null=True, blank=True, related_name="gate_entries")
     reservation = models.ForeignKey(Reservation, models.CASCADE, null=True, blank=True, related_name="gate_entries")
+    cleanup_notice = models.ForeignKey(CleanupNotice, models.CASCADE, null=True, blank=True, related_name="gate_entries")
     gpu = models.ForeignKey(Gpu, models.CASCADE, null=True, blank=True, related_name="gate_entries")
     act = models.CharField(max_length=16)
     allowed = models.BooleanField()
@@ -182,7 +183,8 @@ class GateEntry(models.Model):
         ordering = ["at", "pk"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(incident__isnull=False) | Q(reservation__isnull=False), name="gate_entry_has_a_subject"
+                condition=Q(incident__isnull=False) | Q(reservation__isnull=False) | Q(cleanup_notice__isnull=False),
+                name="gate_entry_has_a_subject",
             )
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from reservations.rules.lifecycle import Status
 from reservations.rules.policy import Policy
 
 from .models import HostReading, Incident, ProcessInterval, Sample
+from .rules.cleanup import Watched
 from .rules.lost import Answers, Seen
 from .rules.overrun import Track
 from .rules.snapshot import Look, SeenProcess, Tenure
@@ -75,21 +76,7 @@ def host_watch(host_id: int, *, now: datetime, period: timedelta) -> HostWatch |
     looks = looks_between(ids, now - span, now, tolerance)
     ended_since = now - timedelta(seconds=max(policy.overrun_first_sight_s, policy.overrun_unwaited_s)) - _SLACK
     tenures = tenures_on(ids, ended_since, now)
-    incidents = Incident.objects.filter(kind=Incident.Kind.OVERRUN, gpu__in=ids).filter(
-        Q(closed_at=None) | Q(allocation__in=[one.allocation_id for some in tenures.values() for one in some])
-    )
-    tracks: dict[int, dict[int, Track]] = defaultdict(dict)
-    for incident in incidents.select_related("allocation__reservation"):
-        held = incident.allocation
-        tracks[incident.gpu_id][held.pk] = Track(
-            incident.closed_at is None, incident.counted_at is not None, incident.first_sight
-        )
-        if all(one.allocation_id != held.pk for one in tenures[incident.gpu_id]):  # ended long ago and still open
-            tenures[incident.gpu_id].insert(
-                0, Tenure(
-                    held.pk, held.reservation_id, incident.member_id, held.start, held.end, held.reservation.collaborator_ids
-                )
-            )
+    tracks = overruns_on(ids, tenures)
     host = reading.host
     cards = [
         CardWatch(
@@ -106,6 +93,67 @@ def host_watch(host_id: int, *, now: datetime, period: timedelta) -> HostWatch |
         host.pk, host.simulated, policy,
         Heartbeat(reading.received_at, reading.problem_code, reading.clock_offset_s), cards,
     )
+
+
+def overruns_on(gpu_ids: Iterable[int], tenures: defaultdict[int, list[Tenure]]) -> defaultdict[int, dict[int, Track]]:
+    """What is on record of overruns on these cards: of these tenures, and whatever is open. The tenure of what ended long ago and
+    is still open is put first among the card's."""
+    incidents = Incident.objects.filter(kind=Incident.Kind.OVERRUN, gpu__in=list(gpu_ids)).filter(
+        Q(closed_at=None) | Q(allocation__in=[one.allocation_id for some in tenures.values() for one in some])
+    )
+    tracks: defaultdict[int, dict[int, Track]] = defaultdict(dict)
+    known = {one.allocation_id for some in tenures.values() for one in some}
+    rows = list(incidents.select_related("allocation__reservation"))
+    old = {row.allocation.reservation_id for row in rows if row.allocation_id not in known}
+    beside = ledger.collaborator_ids(old) if old else {}
+    for incident in rows:
+        held = incident.allocation
+        tracks[incident.gpu_id][held.pk] = Track(
+            incident.closed_at is None, incident.counted_at is not None, incident.first_sight
+        )
+        if held.pk not in known:
+            tenures[incident.gpu_id].insert(
+                0, Tenure(held.pk, held.reservation_id, incident.member_id, held.start, held.end, beside[held.reservation_id])
+            )
+    return tracks
+
+
+def unbooked_watch(
+    since: datetime, now: datetime, policy: Policy, *, only: Iterable[int] | None = None
+) -> dict[int, Watched]:
+    """Every card in service that somebody reads, or `only` these of them, with what was seen in `[since, now]` and whose time it
+    was (F3): in a constant number of statements."""
+    rows = Gpu.objects.filter(service=Gpu.Service.IN_SERVICE, host__has_reader=True).select_related("host__reading")
+    gpus = list(rows.order_by("host__name", "index", "pk") if only is None else rows.filter(pk__in=list(only)).order_by("pk"))
+    ids = [gpu.pk for gpu in gpus]
+    looks = looks_between(ids, since, now, timedelta(seconds=policy.clock_tolerance_s))
+    tenures = tenures_on(ids, since - timedelta(seconds=policy.overrun_first_sight_s), now)
+    tracks = overruns_on(ids, tenures)
+    closed = ledger.maintenance_between(ids, since, now + timedelta(microseconds=1))
+    kinds = set(Host.objects.filter(gpus__isnull=False).order_by().values_list("simulated", flat=True).distinct())
+    found = {}
+    for gpu in gpus:
+        reading: HostReading | None = getattr(gpu.host, "reading", None)
+        if reading is None:  # never read: nobody expects anything of it
+            continue
+        some = looks[gpu.pk]
+        found[gpu.pk] = Watched(
+            gpu.pk, f"{gpu.host.name}:{gpu.index}", gpu.uuid, gpu.host_id,
+            CardFacts(
+                some, tenures[gpu.pk], some[-1].at if some else None,
+                frozenset(pk for pk, track in tracks[gpu.pk].items() if track.is_open),
+            ),
+            Heartbeat(reading.received_at, reading.problem_code, reading.clock_offset_s), gpu.host.simulated, len(kinds) > 1,
+            [one.interval for one in closed if one.card_id == gpu.pk],
+        )
+    return found
+
+
+def first_sights(processes: Collection[tuple[int, int]]) -> dict[tuple[int, int], datetime]:
+    """Since when each of these processes, named by card and number, has been seen there; the later one where a number was given
+    away again."""
+    rows = ProcessInterval.objects.filter(gpu__in={gpu for gpu, _ in processes}, pid__in={pid for _, pid in processes})
+    return {(gpu, pid): at for gpu, pid, at in rows.order_by("first_seen").values_list("gpu", "pid", "first_seen")}
 
 
 def looks_between(

@@ -14,6 +14,7 @@ from reservations import ticks
 
 from . import queries
 from .services import accounting, retention
+from .services import cleanup as cleaning
 from .services import ingest as ingesting
 from .services import judge as judging
 from .services import lost as losing
@@ -55,6 +56,12 @@ def presence() -> None:
     now = timezone.now()
     ticks.mark("presence", now)
     following.sweep(now=now, period=_period())
+
+
+@shared_task(name="monitoring.cleanup", ignore_result=True)
+def cleanup() -> None:
+    """Lists processes without a reservation once a week, and looks again an hour later (F3)."""
+    cleaning.sweep(now=timezone.now(), period=_period())
 
 
 @shared_task(name="monitoring.ask_hosts", ignore_result=True)

@@ -1,4 +1,4 @@
-"""The evidence of a demerit in words. Written once by the sensor, read for ever: whatever is missing is left out."""
+"""The evidence of a demerit or of a case in words. Written once by the sensor, read for ever: whatever is missing is left out."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What proves a demerit: sentences first, then facts, processes and samples."""
+    """What proves a demerit or stands in a case: sentences first, then facts, processes and samples. `cards` in one line."""
 
     sentences: list[str] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     samples: list[SampleRow] = field(default_factory=list)
     simulated: bool = False
+    cards: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -47,13 +48,20 @@ def in_words(raw: Any) -> Evidence:
     if not isinstance(raw, Mapping):
         return Evidence()
     samples = [row for one in _list(raw.get("samples")) if (row := _sample(one)) is not None]
-    sentences = _not_come(raw) if raw.get("kind") == "no_show" else _sentences(raw, len(samples))
+    match raw.get("kind"):
+        case "no_show":
+            sentences = _not_come(raw)
+        case "cleanup":
+            sentences = _cleaned_up(raw)
+        case _:
+            sentences = _sentences(raw, len(samples))
     return Evidence(
         sentences=sentences,
         facts=_facts(raw, told=" ".join(sentences)),
         processes=[text for one in _list(raw.get("processes")) if (text := _process(one))],
         samples=samples,
         simulated=raw.get("simulated") is True,
+        cards=_cards(raw),
     )
 
 
@@ -102,11 +110,40 @@ def _not_come(raw: Mapping[str, Any]) -> list[str]:
     return said
 
 
+def _cleaned_up(raw: Mapping[str, Any]) -> list[str]:
+    """What a weekly clean-up found (F3), of a person or of owners in doubt."""
+    listed, told, due, last = (_instant(raw.get(key)) for key in ("listed_at", "told_at", "due_at", "last_look"))
+    said = []
+    if listed:
+        if raw.get("doubt") is True:
+            first = _("At %(at)s processes ran here on cards that nobody held, and no member can be said to own them.")
+        else:
+            first = _("At %(at)s processes without a reservation were listed: %(listed)s.")
+        said.append(first % {"at": labels.instant(listed), "listed": _listed(raw)})
+    if told and due:
+        said.append(
+            _("They were told at %(told)s, with time until %(due)s.") % {"told": _clock(told), "due": _clock(due)}
+        )
+    if last:
+        said.append(_("At %(at)s processes were still there: %(cards)s.") % {"at": _clock(last), "cards": _cards(raw)})
+    if unread := [one for one in _list(raw.get("unread")) if isinstance(one, str)]:
+        said.append(_("Of these cards nothing could be said: %(cards)s.") % {"cards": _(", ").join(unread)})
+    return said
+
+
+def _listed(raw: Mapping[str, Any]) -> str:
+    return _("; ").join(text for one in _list(raw.get("listed")) if (text := _process(one)))
+
+
+def _cards(raw: Mapping[str, Any]) -> str:
+    return _(", ").join(_text(one) for one in _list(raw.get("cards")))
+
+
 def _facts(raw: Mapping[str, Any], *, told: str) -> list[tuple[str, str]]:
     """What no sentence has told; an instant is told when its clock time stands in one."""
     found = [
         (_("Card"), _text(raw.get("card"))),
-        (_("Cards"), _(", ").join(_text(one) for one in _list(raw.get("cards")))),
+        (_("Cards"), _cards(raw)),
         (_("UUID"), _text(raw.get("gpu"))),
         (_("Samples had of those expected"), _percent(raw.get("coverage"))),
     ]
@@ -127,7 +164,8 @@ def _process(raw: Any) -> str:
         "verified": pgettext("owner of a process", "verified"), "resolved": pgettext("owner of a process", "resolved"),
         "ambiguous": pgettext("owner of a process", "ambiguous"), "unknown": pgettext("owner of a process", "unknown"),
     }.get(_text(raw.get("owner")))
-    parts = [_("process %(pid)d") % {"pid": raw["pid"]}]
+    parts = [_text(raw["card"])] if _text(raw.get("card")) else []
+    parts.append(_("process %(pid)d") % {"pid": raw["pid"]})
     if _is_int(raw.get("uid")):
         parts.append(_("uid %(uid)d") % {"uid": raw["uid"]})
     if owner:

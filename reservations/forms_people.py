@@ -257,6 +257,15 @@ class DisputeForm(forms.Form):
     )
 
 
+class SideForm(forms.Form):
+    """What somebody says in a case about them that nobody opened."""
+
+    statement = forms.CharField(
+        label=_("What the arbiters should know"), max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=_("Once. The arbiters read it with the case."),
+    )
+
+
 class RulingForm(forms.Form):
     """An arbiter's decision. Whether there is a reason, the service asks."""
 

@@ -61,6 +61,7 @@ DEMERIT_STATE = {
 }
 CASE_KIND = {
     "dispute": gettext_lazy("dispute"), "queue_jump": gettext_lazy("queue jump"), "exception": gettext_lazy("exception"),
+    "cleanup": gettext_lazy("weekly clean-up"),
 }
 WAIVER = {
     Waiver.LIMITS: gettext_lazy("limits of a member: cards at once, reservations ahead"),
@@ -75,6 +76,13 @@ GRANT_STATE = {
     "over": gettext_lazy("has run out"),
 }
 OUTCOME = {"accepted": gettext_lazy("accepted"), "declined": gettext_lazy("declined")}
+# Of a case that nobody asked for, nothing is accepted: an arbiter says what it was.
+CLEANUP_OUTCOME = {"accepted": gettext_lazy("against the rule"), "declined": gettext_lazy("nothing against it")}
+
+
+def outcome_of(case_kind: str, outcome: str) -> str:
+    """The outcome of a ruling, in the words of its kind of case."""
+    return str((CLEANUP_OUTCOME if case_kind == "cleanup" else OUTCOME)[outcome])
 
 
 def hours(units: int) -> str:
@@ -404,6 +412,7 @@ _SENTENCES: dict[Code, Callable[[Mapping[str, Any]], str]] = {
     Code.LINK_EXPIRED: lambda f: _("This link has expired. Open the reservation on your page instead."),
     Code.LINK_OVERTAKEN: lambda f: _("Overtaken: the reservation was changed after this message was sent."),
     Code.DISPUTE_OVER: lambda f: _("A demerit can be disputed for %(days)g days. That time has passed.") % f,
+    Code.SIDE_STATED: lambda f: _("You have stated your side already: it stands in the case."),
     Code.ALREADY_DISPUTED: lambda f: _("This demerit was disputed already. See its case."),
     Code.TEXT_MISSING: lambda f: _("Write a reason: it is what the others will read."),
     Code.NOT_ARBITER: lambda f: _("Only an arbiter may decide a case."),

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
 
 from . import queries
 from .looks import all_cards_of, cards_of, looks, people_of
-from .models import Allocation, AuditEntry, Collaborator, Demerit, Maintenance, Notification, Reservation, Ruling
+from .models import (
+    Allocation,
+    AuditEntry,
+    CardState,
+    Case,
+    CleanupNotice,
+    Collaborator,
+    Demerit,
+    Maintenance,
+    Notification,
+    Reservation,
+    Ruling,
+)
 from .rules.lifecycle import Status
 
 Kind = Notification.Kind
@@ -60,6 +75,11 @@ def cause(row: Notification, now: datetime) -> str:
         case Kind.RULING:
             ruling = ruling_of(row)
             return "" if ruling is not None and row.key == f"ruling:{ruling.pk}" else "there is a newer ruling"
+        case Kind.CLEANUP:
+            return _cleanup_obsolete(row, now)
+        case Kind.CASE:
+            case = case_of(row)
+            return "" if case is not None and case.state == Case.State.OPEN else "the case is decided"
         case Kind.INVITED:
             return _invited_obsolete(row)
         case Kind.GRANT:
@@ -220,5 +240,40 @@ def ruling_of(row: Notification) -> Ruling | None:
     number = row.key.removeprefix("ruling:")
     if not number.isdecimal():
         return None
-    rulings = Ruling.objects.filter(case__rulings=int(number), case__opened_by=row.member_id)
+    party = Q(case__opened_by=row.member_id) | Q(case__concerns=row.member_id)
+    rulings = Ruling.objects.filter(party, case__rulings=int(number))
     return rulings.select_related("case", "arbiter", "reservation").order_by("-at", "-pk").first()
+
+
+def case_of(row: Notification) -> Case | None:
+    """The case that a message tells of, if it is about its reader."""
+    number = row.key.removeprefix("case:")
+    return Case.objects.filter(pk=int(number), concerns=row.member_id).first() if number.isdecimal() else None
+
+
+# What the sensor says of a card when it does not know who is there: nobody is gone because of that.
+_SAYS_NOTHING = (CardState.State.UNKNOWN, CardState.State.OFFLINE, CardState.State.NOT_VISIBLE)
+
+
+def cleanup_left(row: Notification, now: datetime) -> tuple[CleanupNotice | None, list[dict[str, Any]]]:
+    """The part in a clean-up that a message tells of, with what is left of its list: cards that their reader has not surely left
+    and does not hold by now."""
+    number = row.key.removeprefix("cleanup:")
+    notices = CleanupNotice.objects.select_related("cleanup")
+    notice = notices.filter(pk=int(number), member=row.member_id).first() if number.isdecimal() else None
+    if notice is None:
+        return None, []
+    cards = {one["gpu"]: one for one in notice.found}
+    gone = {
+        state.gpu_id for state in CardState.objects.filter(gpu__in=cards).exclude(state__in=_SAYS_NOTHING)
+        if row.member_id not in state.owner_ids
+    }
+    held = {one.card_id for one in queries.holdings_of(row.member_id, now) if one.interval.start <= now}
+    return notice, [one for gpu, one in cards.items() if gpu not in gone | held]
+
+
+def _cleanup_obsolete(row: Notification, now: datetime) -> str:
+    notice, left = cleanup_left(row, now)
+    if notice is None or notice.outcome != CleanupNotice.Outcome.OPEN or now >= notice.cleanup.until:
+        return "the clean-up is over"
+    return "" if left else "nothing of theirs is left"

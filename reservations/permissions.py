@@ -28,6 +28,7 @@ class Action(StrEnum):
     SEE_DEMERIT = "see_demerit"
     DISPUTE = "dispute"
     SEE_CASE = "see_case"
+    STATE_SIDE = "state_side"  # what who is concerned says in a case that nobody opened
     RULE = "rule"
     SEE_CASES = "see_cases"
     COLLABORATE = "collaborate"  # to name or take away collaborators
@@ -120,7 +121,9 @@ def _with_demerit(member: Member, action: Action, demerit: Demerit) -> bool:
 
 def is_party(member: Member, case: Case) -> bool:
     """Whether the case is about something of the member's: a party decides nothing of it (B3)."""
-    return case.opened_by_id == member.pk or (case.demerit is not None and case.demerit.member_id == member.pk)
+    if member.pk in (case.opened_by_id, case.concerns_id):
+        return True
+    return case.demerit is not None and case.demerit.member_id == member.pk
 
 
 def _with_case(member: Member, action: Action, case: Case) -> bool:
@@ -129,5 +132,7 @@ def _with_case(member: Member, action: Action, case: Case) -> bool:
             return member.is_arbiter or is_party(member, case)
         case Action.RULE:
             return member.is_arbiter and not is_party(member, case)
+        case Action.STATE_SIDE:
+            return case.concerns_id == member.pk
         case _:
             return False

@@ -115,6 +115,7 @@ urlpatterns: list[URLPattern] = [
     path("demerits/<id:pk>/dispute", cases.dispute, name="dispute"),
     path("cases/", cases.cases, name="cases"),
     path("cases/<id:pk>/", cases.case, name="case"),
+    path("cases/<id:pk>/statement", cases.case_state, name="case-state"),
     path("cases/<id:pk>/rule", cases.case_rule, name="case-rule"),
     # links in messages
     path("r/<str:token>", links.link, name="link"),

@@ -59,9 +59,9 @@ def follow(
     if track.is_open and _is_gone(tenure, tenures, after):
         return Finding(closes=True, first_sight=track.first_sight)
     run = _run(tenure, tenures, after, now, period)
-    lasting = _lasts(run, policy, period)
+    lasting = lasts(run, policy, period)
     counting = tuple(look for look in run if look.at >= tenure.end + policy.grace)
-    proved = _lasts(counting, policy, period)
+    proved = lasts(counting, policy, period)
     # Only while it is news: later the incident's opening says it again, and the message is written once.
     news = lasting and len(run) < policy.samples_in_a_row + FRESH_PERIODS
     if not proved:
@@ -107,7 +107,7 @@ def _stretch(run: Sequence[Look], tenure: Tenure, period: timedelta) -> Interval
     return Interval(tenure.end if is_fresh(tenure.end, start, period) else start, end)
 
 
-def _lasts(run: Sequence[Look], policy: Policy, period: timedelta) -> bool:
+def lasts(run: Sequence[Look], policy: Policy, period: timedelta) -> bool:
     """Whether the row is long enough: in looks, and in time but for half a period, so that a burst of looks is no row."""
     wanted = policy.samples_in_a_row
     return len(run) >= wanted and run[-1].at - run[0].at >= (wanted - 1) * period - period / 2

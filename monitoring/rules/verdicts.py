@@ -97,10 +97,10 @@ def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
     using = look.users
     members = {one.member_id for one in using if one.is_sure and one.member_id is not None}
     holders = [one for one in card.tenures if one.holds_at(look.at)]
-    overstaying = {member for one in card.tenures for member in _overstaying(one, card, look, policy)}
-    strangers = members - {member for one in holders for member in one.people} - overstaying
+    staying = {member for one in card.tenures for member in overstaying(one, card, look, policy)}
+    strangers = members - {member for one in holders for member in one.people} - staying
     at_home = tuple(one.allocation_id for one in holders if one.people & members)
-    if overstaying:  # before contested and unbooked use (I4)
+    if staying:  # before contested and unbooked use (I4)
         state = State.OVERRUN
     elif strangers:
         state = State.CONTESTED if holders else State.UNBOOKED
@@ -113,7 +113,7 @@ def _of_processes(card: CardFacts, look: Look, policy: Policy) -> Verdict:
     return Verdict(state, look.at, look, tuple(sorted(members)), at_home)
 
 
-def _overstaying(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) -> set[int]:
+def overstaying(tenure: Tenure, card: CardFacts, look: Look, policy: Policy) -> set[int]:
     """Who of its people is seen there after the end: in the grace too, where it has no consequence yet."""
     if tenure.end > look.at:
         return set()

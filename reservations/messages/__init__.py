@@ -16,6 +16,7 @@ from labgpu.notify.message import Message, Recipient, one_line
 from ..models import Notification
 from ..queries import LabFacts
 from ..reader import read_by, zone_words
+from .cleanup import case_opened, cleanup
 from .conduct import demerit, overrun, ruling
 from .displaced import brought_back, displaced, interrupted, maintenance, placed, swapped
 from .holding import changed, confirm, done, ending, extended, given_back, no_show
@@ -61,4 +62,5 @@ _SAID = {
     Kind.CONFIRM: confirm, Kind.EXTENDED: extended, Kind.DONE: done, Kind.GIVEN_BACK: given_back,
     Kind.NO_SHOW: no_show,
     Kind.SERVED: served, Kind.OFFER: offer, Kind.OFFER_OVER: offer_over, Kind.WAIT_OVER: wait_over,
+    Kind.CLEANUP: cleanup, Kind.CASE: case_opened,
 }

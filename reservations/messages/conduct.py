@@ -13,11 +13,12 @@ from labgpu.notify.message import Action, one_line
 from .. import evidence, labels
 from ..links import LinkAction, link_for
 from ..looks import cards_line, cards_of
-from ..models import Demerit, Notification, Reservation, Ruling
+from ..models import Case, Demerit, Notification, Reservation, Ruling
 from ..obsolete import ended_alone, ruling_of
 from ..queries import LabFacts
 from ..reader import near
 from ..services import extension
+from .cleanup import cleanup_ruled
 from .parts import (
     Fact,
     Words,
@@ -133,6 +134,8 @@ def _ended(demerit: Demerit) -> datetime:
 def ruling(row: Notification, lab: LabFacts, now: datetime) -> Words:
     ruling, demerit = ruling_of(row), row.demerit
     assert ruling is not None  # `obsolete.cause` has been asked
+    if ruling.case.kind == Case.Kind.CLEANUP:
+        return cleanup_ruled(row, ruling.case, ruling, now)
     if demerit is None:
         return _request_ruled(row, ruling, now)
     points = ngettext("%(n)d point", "%(n)d points", demerit.points) % {"n": demerit.points}

@@ -42,6 +42,8 @@ class Notification(models.Model):
         OFFER = "offer"
         OFFER_OVER = "offer_over"
         WAIT_OVER = "wait_over"
+        CLEANUP = "cleanup"
+        CASE = "case"
 
     class State(models.TextChoices):
         DUE = "due"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from ..models import Case, Demerit, Member
 from ..prepared import prepared
@@ -17,12 +17,13 @@ def demerits_of(member: Member) -> list[Demerit]:
 
 def open_cases() -> list[Case]:
     """Cases that wait for a decision, oldest first."""
-    return list(Case.objects.filter(state=Case.State.OPEN).select_related("opened_by", "demerit__reservation"))
+    return list(Case.objects.filter(state=Case.State.OPEN).select_related("opened_by", "concerns", "demerit__reservation"))
 
 
 def cases_of(member: Member) -> list[Case]:
-    """Cases the member opened, newest first."""
-    return list(Case.objects.filter(opened_by=member).select_related("demerit__reservation").order_by("-opened_at"))
+    """Cases the member opened, or that are about them, newest first."""
+    rows = Case.objects.filter(Q(opened_by=member) | Q(concerns=member))
+    return list(rows.select_related("demerit__reservation").order_by("-opened_at"))
 
 
 def open_demerit_points(member: Member, now: datetime) -> int:
@@ -39,7 +40,7 @@ def _points(member_id: int, now: datetime) -> QuerySet[Demerit, int]:
 def case_detail(pk: int) -> Case | None:
     """One case with all that its page shows, or None."""
     return (
-        Case.objects.select_related("opened_by", "demerit__member", "demerit__reservation")
+        Case.objects.select_related("opened_by", "concerns", "demerit__member", "demerit__reservation")
         .prefetch_related("rulings__arbiter")
         .filter(pk=pk)
         .first()
@@ -49,7 +50,7 @@ def case_detail(pk: int) -> Case | None:
 def decided_cases(limit: int = 50) -> list[Case]:
     """The cases decided last, newest ruling first."""
     rows = Case.objects.filter(state=Case.State.DECIDED).annotate(decided_at=Max("rulings__at"))
-    rows = rows.select_related("opened_by", "demerit").prefetch_related("rulings__arbiter")
+    rows = rows.select_related("opened_by", "concerns", "demerit").prefetch_related("rulings__arbiter")
     return list(rows.order_by("-decided_at", "-pk")[:limit])
 
 

@@ -112,6 +112,10 @@ class Policy:
     # F. Windows; what none covers is open at the plain rate
     windows: tuple[Window, ...] = BALANCED_WINDOWS
     long_s: int = 4 * HOUR  # the least length in a `long` window
+    cleanup: bool = True
+    cleanup_weekday: int = 4  # 0 = Monday
+    cleanup_at: str = "17:00"
+    cleanup_grace_s: int = HOUR  # between being told and a case
     # G. Cards and pools
     emergency_reserve: int = 0  # per pool of 4 or more
     quick_cards: int = 0
@@ -184,7 +188,11 @@ class Policy:
             raise BadPolicy("one_step_points must be at least 1 and at most two_steps_points")
         if not self.roles:
             raise BadPolicy("roles takes at least one role")
-        for name in ("opens_at", "freezes_at", "closes_at"):
+        if self.cleanup_weekday > 6:
+            raise BadPolicy("cleanup_weekday takes a number from 0 (Monday) to 6 (Sunday)")
+        if not 1 <= self.cleanup_grace_s <= DAY:
+            raise BadPolicy("cleanup_grace_s takes 1 second to a day")
+        for name in ("opens_at", "freezes_at", "closes_at", "cleanup_at"):
             try:
                 time.fromisoformat(getattr(self, name))
             except (TypeError, ValueError):
@@ -212,6 +220,16 @@ class Policy:
     def closing(self) -> time:
         """Until when each evening what freezes then may be displaced (D4)."""
         return time.fromisoformat(self.closes_at)
+
+    @property
+    def cleaning(self) -> time:
+        """When on its day processes without a reservation are listed (F3)."""
+        return time.fromisoformat(self.cleanup_at)
+
+    @property
+    def cleanup_grace(self) -> timedelta:
+        """How long who was told has until there is a case (F3)."""
+        return timedelta(seconds=self.cleanup_grace_s)
 
     def role(self, code: str) -> Role | None:
         """What the role may do; `None` for a code that the policy does not know (which then may book nothing)."""
@@ -341,5 +359,5 @@ REPLAY = replace(
     open_future=WITHOUT_LIMIT, roles=_roles(*(WITHOUT_LIMIT,) * 4), mode=Scheduling.PERSON,
     project_weekly_hours=WITHOUT_LIMIT, project_share=100, walk_in_longest_s=366 * DAY,
     walk_in_cards=WITHOUT_LIMIT, walk_in_free_hours=0, late_cancel_percent=0, windows=(),
-    displacement=False, elastic=False, confirmation=False, no_show_s=0, give_back_s=0, extend_ahead_s=366 * DAY,
+    displacement=False, elastic=False, cleanup=False, confirmation=False, no_show_s=0, give_back_s=0, extend_ahead_s=366 * DAY,
 )

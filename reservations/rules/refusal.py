@@ -101,6 +101,7 @@ class Code(StrEnum):
     # conduct and cases
     DISPUTE_OVER = "dispute_over"
     ALREADY_DISPUTED = "already_disputed"
+    SIDE_STATED = "side_stated"
     TEXT_MISSING = "text_missing"
     NOT_ARBITER = "not_arbiter"
     PARTY = "party"
@@ -147,6 +148,7 @@ RULE: Mapping[Code, str] = MappingProxyType(
         Code.STILL_RUNNING: "H4", Code.UNDO_OVER: "H0", Code.GRACE_OVER: "H5", Code.OWNER_ACTED: "H0", Code.REPLACED: "D5",
         Code.EXTEND_AHEAD: "H5", Code.CONFIRM_EARLY: "H2", Code.LINK_FORGED: "K4",
         Code.LINK_EXPIRED: "K4", Code.LINK_OVERTAKEN: "K4", Code.DISPUTE_OVER: "J4", Code.ALREADY_DISPUTED: "J4",
+        Code.SIDE_STATED: "L2",
         Code.TEXT_MISSING: "L2", Code.NOT_ARBITER: "B3", Code.PARTY: "B3", Code.CASE_DECIDED: "L3",
         Code.CASE_OVERTAKEN: "L3", Code.NEEDS_NO_RULING: "L1",
         Code.INVITE_OVER: "B2", Code.EMAIL_KNOWN: "B2", Code.LAST_ADMIN: "B3", Code.UNIX_KNOWN: "I3",

@@ -77,6 +77,14 @@ def week_interval(monday: date, zone: ZoneInfo) -> Interval:
     return Interval(day_start(monday, zone), day_start(monday + timedelta(days=7), zone))
 
 
+def weekly_time(now: datetime, zone: ZoneInfo, *, weekday: int, at: time) -> Interval:
+    """This week's instant of a weekly time (0 = Monday) with the rest of its lab day, an hour at least: when it is due, and until
+    when it can be made up for. What was missed for longer is left out."""
+    day = week_of(now, zone) + timedelta(days=weekday)
+    due = rule_instant(datetime.combine(day, at), zone)
+    return Interval(due, max(day_start(day + timedelta(days=1), zone), due + timedelta(hours=1)))
+
+
 def weeks_of(interval: Interval, zone: ZoneInfo) -> Iterator[tuple[date, Interval]]:
     """The quota weeks an interval touches, each with the part inside it (E2)."""
     monday = week_of(interval.start, zone)

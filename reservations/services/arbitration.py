@@ -15,7 +15,7 @@ def rule(
     case_id: int, outcome: Ruling.Outcome, reason: str, *, by: Member, version: int, now: datetime, origin: str = "page"
 ) -> Ruling:
     """Decides a case. A dispute accepted voids the demerit, and returns what the overrun was charged; declined, it counts again,
-    its time of rest not ageing it.
+    its time of rest not ageing it. A case of the clean-up (F3) accepted is found against the rule; neither outcome makes a point.
 
     Raises `Refused` when the arbiter is a party, the reason is empty, or the case was changed or decided meanwhile.
     """
@@ -30,7 +30,7 @@ def rule(
 
 def open_case(case_id: int, reason: str, *, by: Member, version: int) -> Case:
     """The case, locked, if this arbiter may decide it now with this reason. Under the lock. Raises `Refused`."""
-    rows = Case.objects.select_for_update(of=("self",)).select_related("demerit", "opened_by")
+    rows = Case.objects.select_for_update(of=("self",)).select_related("demerit", "opened_by", "concerns")
     case = rows.filter(pk=case_id).first()
     if case is None or not permissions.may(by, permissions.Action.SEE_CASE, case):
         raise refuse(Code.NOT_YOURS)
@@ -60,10 +60,11 @@ def decide(
     case.save(update_fields=["state", "version"])
     if case.demerit is not None:
         _settle(case.demerit, case, outcome, now)
-    outbox.write(
-        Notification.Kind.RULING, case.opened_by, key=f"ruling:{ruling.pk}", due_at=now, demerit=case.demerit,
-        reservation=reservation,
-    )
+    if (person := case.opened_by or case.concerns) is not None:  # nobody is told of a case about nobody known (F3)
+        outbox.write(
+            Notification.Kind.RULING, person, key=f"ruling:{ruling.pk}", due_at=now, demerit=case.demerit,
+            reservation=reservation,
+        )
     audit.note("rule", case, actor=by, origin=origin, now=now, reason=reason, outcome=str(outcome), waives=sorted(waives))
     return ruling
 

@@ -61,11 +61,11 @@ def grant(
         reach = displacing.reach(asked, now, by_ruling=Waiver.ORDER in waived)
         projects = {*reach.projects, *([] if asked.project_id is None else [asked.project_id])}
         with guarded(), locking.hold(
-            members=[by.pk, case.opened_by_id, *reach.members], projects=projects,
+            members=[by.pk, case.asker.pk, *reach.members], projects=projects,
             cards=[*cards_to_lock(asked), *reach.cards],
         ):
             case = arbitration.open_case(case_id, reason, by=by, version=version)
-            holder, lab = Member.objects.get(pk=case.opened_by_id), queries.lab_facts()
+            holder, lab = Member.objects.get(pk=case.asker.pk), queries.lab_facts()
             facts = waiving(facts_for(holder, asked, lab, now), waived)
             decision = rules.decide(asked, facts)
             if decision.plan is None:

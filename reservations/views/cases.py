@@ -13,19 +13,20 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from .. import evidence, labels, permissions, queries
-from ..forms_people import DisputeForm, RulingForm
+from ..forms_people import DisputeForm, RulingForm, SideForm
 from ..models import Case, Demerit, Ruling
 from ..permissions import Action
 from ..request import LabRequest
 from ..rules.refusal import Code, Refused, refuse
 from ..rules.waivers import Waiver, would_help
-from ..services import arbitration, booking, conduct, exceptions
+from ..services import arbitration, booking, cleanup, conduct, exceptions
 from . import cardlook, errors
 from . import refused as refused_views
 from .access import member_required
 
 _STATUS = {
     Code.PARTY: 403, Code.NOT_ARBITER: 403, Code.STALE: 409, Code.CASE_DECIDED: 409, Code.ALREADY_DISPUTED: 409,
+    Code.SIDE_STATED: 409,
 }
 
 
@@ -80,7 +81,7 @@ def cases(request: LabRequest) -> HttpResponse:
         {
             "case": case, "kind": labels.CASE_KIND[Case.Kind(case.kind)], "age": _age(case.opened_at, request.now),
             "opened": labels.instant(case.opened_at), "is_party": permissions.is_party(request.user, case),
-            "about": _about(case),
+            "about": _about(case), "opened_by": _opener(case),
         }
         for case in queries.open_cases()
     ]
@@ -90,7 +91,7 @@ def cases(request: LabRequest) -> HttpResponse:
         decided.append(
             {
                 "case": case, "kind": labels.CASE_KIND[Case.Kind(case.kind)], "ruling": ruling, "about": _about(case),
-                "outcome": labels.OUTCOME[Ruling.Outcome(ruling.outcome)] if ruling else "",
+                "outcome": labels.outcome_of(case.kind, ruling.outcome) if ruling else "",
                 "at": labels.instant(ruling.at) if ruling else "",
             }
         )
@@ -110,7 +111,7 @@ def _would_help(request: LabRequest, found: Case) -> list[str]:
     """What has to be set aside for the request as things are now: ticked beforehand."""
     if found.request is None or found.state != Case.State.OPEN or not permissions.may(request.user, Action.RULE, found):
         return []
-    return sorted(would_help(booking.check(found.opened_by, exceptions.request_of(found), now=request.now)))
+    return sorted(would_help(booking.check(found.asker, exceptions.request_of(found), now=request.now)))
 
 
 @require_POST
@@ -149,6 +150,27 @@ def case_rule(request: LabRequest, pk: int) -> HttpResponse:
     return _to_case(pk)
 
 
+@require_POST
+@member_required
+@errors.patient
+def case_state(request: LabRequest, pk: int) -> HttpResponse:
+    """What the person says whom a case is about that nobody opened (F3)."""
+    found = _visible(request, pk)
+    form = SideForm(request.POST)
+    rulings = RulingForm(initial={"version": found.version})
+    if not form.is_valid():
+        return _case_page(request, found, rulings, [], 422, side=form)
+    try:
+        cleanup.state_side(pk, form.cleaned_data["statement"], by=request.user, now=request.now)
+    except Refused as refused:
+        if Code.NOT_YOURS in refused.codes:
+            raise Http404 from None
+        status = max(_STATUS.get(code, 422) for code in refused.codes)
+        return _case_page(request, _visible(request, pk), rulings, errors.said(refused), status, side=form)
+    messages.success(request, _("The arbiters read it with the case."))
+    return _to_case(pk)
+
+
 def _visible(request: LabRequest, pk: int) -> Case:
     found = queries.case_detail(pk)
     if found is None or not permissions.may(request.user, Action.SEE_CASE, found):
@@ -156,18 +178,24 @@ def _visible(request: LabRequest, pk: int) -> Case:
     return found
 
 
-def _case_page(request: LabRequest, found: Case, form: RulingForm, refusals: list[errors.Said], status: int) -> HttpResponse:
+def _case_page(
+    request: LabRequest, found: Case, form: RulingForm, refusals: list[errors.Said], status: int, *, side: SideForm | None = None
+) -> HttpResponse:
     is_arbiter = request.user.is_arbiter
     is_party = permissions.is_party(request.user, found)
     is_open = found.state == Case.State.OPEN
     standing = ""
-    if is_arbiter and found.demerit is not None:
-        points = queries.open_demerit_points(found.demerit.member, request.now)
+    about = found.demerit.member if found.demerit is not None else found.concerns
+    if is_arbiter and about is not None:
+        points = queries.open_demerit_points(about, request.now)
         standing = ngettext("%(n)d point counts now.", "%(n)d points count now.", points) % {"n": points}
     context = {
         "case": found, "kind": labels.CASE_KIND[Case.Kind(found.kind)], "state": labels.CASE_STATE[Case.State(found.state)],
         "asked": _asked(request, found), "opened": labels.instant(found.opened_at),
         "demerit": _shown(found.demerit) if found.demerit else None,
+        "cleanup": evidence.in_words(found.evidence) if found.kind == Case.Kind.CLEANUP else None,
+        "may_state": is_open and not found.statement and permissions.may(request.user, Action.STATE_SIDE, found),
+        "side": side or SideForm(),
         "history": _history(found), "standing": standing, "form": form, "refusals": refusals, "is_open": is_open,
         "may_rule": is_open and permissions.may(request.user, Action.RULE, found),
         "waits_for_others": is_open and is_arbiter and is_party, "see_list": permissions.may(request.user, Action.SEE_CASES),
@@ -191,7 +219,7 @@ def _asked(request: LabRequest, found: Case) -> Asked | None:
         return None
     wanted = exceptions.request_of(found)
     start = wanted.start or request.now
-    against = booking.check(found.opened_by, wanted, now=request.now) if found.state == Case.State.OPEN else []
+    against = booking.check(found.asker, wanted, now=request.now) if found.state == Case.State.OPEN else []
     return Asked(
         cardlook.wanted_words(wanted), cardlook.period_words(start, max(wanted.end, start)),
         str(labels.TIER.get(wanted.tier, wanted.tier)),
@@ -239,13 +267,7 @@ class Event:
 
 
 def _history(found: Case) -> list[Event]:
-    opened = (
-        _("%(name)s opened the dispute; the demerit rests.") if found.request is None
-        else _("%(name)s asked the arbiters.")
-    )
-    events = [
-        Event(found.opened_at, labels.instant(found.opened_at), opened % {"name": found.opened_by.name})
-    ]
+    events = [Event(found.opened_at, labels.instant(found.opened_at), _opened(found))]
     if found.demerit is not None:
         at = found.demerit.issued_at
         events.append(Event(at, labels.instant(at), _("The demerit was issued, with its evidence.")))
@@ -255,8 +277,23 @@ def _history(found: Case) -> list[Event]:
     return sorted(events, key=lambda event: event.at)
 
 
+def _opened(found: Case) -> str:
+    if found.kind == Case.Kind.CLEANUP:
+        return _("LabGPU opened the case in the weekly clean-up.")
+    name = {"name": found.asker.name}
+    if found.request is None:
+        return _("%(name)s opened the dispute; the demerit rests.") % name
+    return _("%(name)s asked the arbiters.") % name
+
+
+def _opener(found: Case) -> str:
+    return found.opened_by.name if found.opened_by is not None else "LabGPU"
+
+
 def _ruled(found: Case, ruling: Ruling) -> str:
     accepted = ruling.outcome == Ruling.Outcome.ACCEPTED
+    if found.kind == Case.Kind.CLEANUP:
+        return _("%(name)s found: it was against the rule.") if accepted else _("%(name)s found: nothing against it.")
     if found.request is None:
         if accepted:
             return _("%(name)s accepted the dispute: the demerit is void.")
@@ -270,6 +307,9 @@ def _last_ruling(found: Case) -> Ruling | None:
 
 
 def _about(found: Case) -> str:
+    if found.kind == Case.Kind.CLEANUP:
+        cards = evidence.in_words(found.evidence).cards
+        return f"{found.concerns.name} · {cards}" if found.concerns else _("owners in doubt: %(cards)s") % {"cards": cards}
     if found.demerit is None:
         return _wish(found) if found.request else ""
     reason = labels.DEMERIT_REASON[Demerit.Reason(found.demerit.reason)]

@@ -196,6 +196,13 @@ row("case-rule", """
     POST missing  L    L    W    404  404  404  404  C
 """)
 
+# Who a case of the clean-up is about states their side, and nobody for them (F3).
+row("case-state", """
+    POST own      -    L    W    303+ 303+ 303+ 303+ -
+    POST other    L    L    W    404  404  404  404  -
+    POST missing  L    L    W    404  404  404  404  C
+""")
+
 # === collaborators ===================================================================================================
 group("collaborators")
 # The holder alone asks and takes away; of an invitation only who is invited learns anything (B4).

@@ -51,7 +51,7 @@ OURS = {
     "project-hours": ("admin", "other"), "member-hours": ("admin", "other"), "member-leave": ("admin", "other"),
     "grant-request": ("member", "own"), "grant-decide": ("member", "led"), "grant-revoke": ("member", "own"),
     "collaborator-invite": ("member", "own"), "house-rules-text": ("admin", ""),
-    "dispute": ("member", "own"), "case-rule": ("arbiter", "other"),
+    "dispute": ("member", "own"), "case-rule": ("arbiter", "other"), "case-state": ("member", "own"),
     "join": ("anonymous", "open"), "set-language": ("member", ""), "member-invite": ("admin", ""), "host-add": ("admin", ""),
     "host-reader": ("admin", "there"), "card-add": ("admin", "there"), "card-service": ("admin", "there"),
     "member": ("admin", "other"), "account-add": ("admin", "other"), "account_login": ("anonymous", ""),

@@ -219,6 +219,7 @@ class World:
     wishes: dict[str, WaitlistEntry] = field(default_factory=dict)
     demerits: dict[str, Demerit] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)
+    sides: dict[str, Case] = field(default_factory=dict)  # cases that nobody opened, about them
     clients: dict[tuple[str, bool], Client] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
@@ -348,6 +349,9 @@ def _make() -> World:
                 world.cases[name] = conduct.dispute(issued.pk, f"statement of {name}", by=one, now=NOW)
             else:
                 world.demerits[name] = issued
+        world.sides[name] = Case.objects.create(
+            kind=Case.Kind.CLEANUP, fact=f"cleanup:{name}", concerns=one, opened_at=NOW, evidence={"kind": "cleanup"}
+        )
         lost = next(cards)
         world.interrupted[name] = make.reservation(one, [lost], None, 6)
         CardState.objects.create(
@@ -468,6 +472,8 @@ def kwargs(world: World, route: str, column: str, found: str) -> dict[str, Any]:
         return {"pk": MISSING if found == "missing" else getattr(world, _STATE[route])[name].pk}
     if route in ("case", "case-rule"):
         return {"pk": MISSING if found == "missing" else world.cases[name].pk}
+    if route == "case-state":
+        return {"pk": MISSING if found == "missing" else world.sides[name].pk}
     if route == "dispute":
         return {"pk": MISSING if found == "missing" else world.demerits[name].pk}
     if route in ("collaborator-invite", "collaborator-remove"):
@@ -579,6 +585,7 @@ def body(world: World, route: str, column: str, found: str) -> dict[str, Any]:
             "count": "1", "hours": "1", "end": "2026-11-30T20:00", "tier": "regular", "purpose": "training", "mode": "book",
         },
         "dispute": lambda: {"statement": "The host was down."},
+        "case-state": lambda: {"statement": "A class ran on."},
         "case-rule": lambda: {"outcome": "accepted", "reason": "The log shows it.", "version": 1},
         "join": lambda: {
             "name": "Newcomer", "email": "newcomer@lab.example", "password": PASSWORD, "language": "en",

@@ -51,6 +51,7 @@ IN_EVERY_PRESET: dict[str, Any] = {
     "elastic_within_s": 48 * HOUR, "elastic_safe_s": 2 * HOUR,  # E4
     "late_cancel_s": 2 * HOUR, "late_cancel_percent": 25, "late_cancel_first_s": 8 * HOUR,  # E3
     "returned_late_s": 48 * HOUR, "returned_valid_s": 7 * DAY,
+    "cleanup": True, "cleanup_weekday": 4, "cleanup_at": "17:00", "cleanup_grace_s": HOUR,  # F3
     "long_s": 4 * HOUR, "reserve_walk_in_s": 2 * HOUR, "quick_s": 2 * HOUR, "lost_after_s": 15 * MINUTE,  # F1, G4, G7, G6
     "release_undo_s": 10 * MINUTE, "booking_undo_s": 10,  # H0
     "confirmed_no_show_s": 60 * MINUTE, "no_show_kept_s": 2 * HOUR, "answer_s": 60 * MINUTE, "give_back_s": 60 * MINUTE,  # H2, H3

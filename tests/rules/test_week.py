@@ -22,6 +22,7 @@ from reservations.rules.week import (
     typed_instant,
     week_interval,
     week_of,
+    weekly_time,
     weeks_of,
 )
 
@@ -182,3 +183,45 @@ def test_a1_the_next_step_is_the_first_one_also_where_the_clock_changes(
     while not on_raster(minute, raster_s, zone):
         minute += timedelta(minutes=1)
     assert next_step(instant, raster_s, zone) == minute
+
+
+CLEANUP = {"weekday": 4, "at": time(17)}
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "due", "until"),
+    [
+        # Monday to Sunday of one week say the same.
+        ("Asia/Shanghai", "2026-11-30T00:00+08:00", "2026-12-04T17:00+08:00", "2026-12-05T00:00+08:00"),
+        ("Asia/Shanghai", "2026-12-06T23:59+08:00", "2026-12-04T17:00+08:00", "2026-12-05T00:00+08:00"),
+        ("Asia/Shanghai", "2026-12-07T00:00+08:00", "2026-12-11T17:00+08:00", "2026-12-12T00:00+08:00"),
+        # The lab's Friday, not the server's: it is Thursday still in UTC, or Saturday already.
+        ("Pacific/Kiritimati", "2026-12-03T11:00+00:00", "2026-12-04T03:00+00:00", "2026-12-04T10:00+00:00"),
+        ("Pacific/Pago_Pago", "2026-12-05T04:00+00:00", "2026-12-05T04:00+00:00", "2026-12-05T11:00+00:00"),
+    ],
+)
+def test_f3_the_clean_up_is_due_on_the_labs_friday(zone: str, now: str, due: str, until: str) -> None:
+    found = weekly_time(datetime.fromisoformat(now), ZoneInfo(zone), **CLEANUP)
+    assert (found.start, found.end) == (datetime.fromisoformat(due), datetime.fromisoformat(until))
+
+
+def test_f3_on_a_friday_whose_clock_changes_the_time_of_day_stands() -> None:
+    """Cairo skips the first hour of Friday 24 April 2026: 17:00 is one hour nearer to midnight than the day before."""
+    cairo = ZoneInfo("Africa/Cairo")
+    friday = datetime(2026, 4, 24, 12, tzinfo=cairo)
+    assert weekly_time(friday, cairo, **CLEANUP).start == datetime(2026, 4, 24, 14, tzinfo=UTC)
+    skipped = weekly_time(friday, cairo, weekday=4, at=time(0, 30))  # A3: the first instant after the gap
+    assert skipped.start == datetime(2026, 4, 23, 22, tzinfo=UTC)
+    assert skipped.start.astimezone(cairo).strftime("%a %H:%M") == "Fri 01:00"
+
+
+def test_f3_a_time_that_comes_twice_is_the_first_of_the_two() -> None:
+    york = ZoneInfo("America/New_York")
+    sunday = weekly_time(datetime(2026, 11, 1, 12, tzinfo=york), york, weekday=6, at=time(1, 30))
+    assert sunday.start == datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
+
+
+def test_f3_a_late_time_of_day_has_an_hour_to_be_made_up_for() -> None:
+    shanghai = ZoneInfo("Asia/Shanghai")
+    found = weekly_time(datetime(2026, 12, 4, tzinfo=UTC), shanghai, weekday=4, at=time(23, 50))
+    assert found.length == timedelta(hours=1)
