@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 
 from .. import queries
 from ..models import Member, Reservation
 from ..rules import booking as rules
 from ..rules.instead import alternatives, may_help
 from ..rules.kinds import Kind
-from ..rules.projects import account_of
-from ..rules.quota import charge
 from ..rules.refusal import Refusal
+from ..rules.slots import units_of
 from . import placing, slots, ways
 from .booking import BookingRequest
-from .slots import Slot
-
-
-@dataclass(frozen=True)
-class Week:
-    """A quota week that the booking charges, in units: used before, and after it, of the allowance."""
-
-    monday: date
-    before: int
-    after: int
-    allowance: int
+from .slots import Slot, Week
 
 
 @dataclass(frozen=True)
@@ -59,17 +48,9 @@ def preview(member: Member, request: BookingRequest, *, now: datetime) -> Previe
             others=tuple(slots.alternatives_for(member, request, now))
             if may_help(one.code for one in decision.refusals) else (),
         )
-    charges = charge([(plan.prices[card_id], facts.cards[card_id].weight) for card_id in plan.card_ids], facts.zone)
-    account = account_of(ask, facts)
-    # What is beyond the allowance has an account of its own, and a walk-in without a project costs nobody anything (E4, B5).
-    paid_for = account is not None and not plan.is_elastic
-    weeks = [
-        Week(week, account.used.get(week, 0), account.used.get(week, 0) + units, account.allowance)
-        for week, units in sorted(charges.items())
-    ] if account is not None and paid_for else []
     return Preview(
-        (), plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), sum(charges.values()), tuple(weeks),
-        facts.steps, queries.reservations_named(plan.displaced) if plan.displaced else (),
+        (), plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), units_of(plan, facts),
+        slots.weeks_charged(plan, ask, facts), facts.steps, queries.reservations_named(plan.displaced) if plan.displaced else (),
         tuple(_without_displacing(member, ask, now)) if plan.displaced else (),
     )
 

@@ -7,7 +7,7 @@ be booked, with as many queries for a large lab as for a small one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from .. import queries
 from ..models import Member, Reservation
@@ -16,6 +16,8 @@ from ..rules import booking as rules
 from ..rules.instead import How, alternatives
 from ..rules.kinds import Kind
 from ..rules.lifecycle import Status
+from ..rules.projects import account_of
+from ..rules.quota import charge
 from ..rules.slots import earliest, open_until, units_of
 from . import booking
 from .booking import BookingRequest
@@ -35,23 +37,38 @@ class Wanted:
     min_memory: int | None = None
     several_hosts: bool = False
     after: datetime | None = None
+    project_id: int | None = None
 
     def ask(self, now: datetime) -> rules.Ask:
         """The request, at its first start."""
         return rules.Ask(
             tuple(sorted(set(self.card_ids))), self.after, (self.after or now) + self.length, self.tier, self.count, self.pool_id,
-            self.model, self.min_memory, self.several_hosts,
+            self.model, self.min_memory, self.several_hosts, project_id=self.project_id,
         )
 
 
 @dataclass(frozen=True)
+class Week:
+    """A quota week that a booking charges, in units: used before, and after it, of the allowance."""
+
+    monday: date
+    before: int
+    after: int
+    allowance: int
+
+
+@dataclass(frozen=True)
 class Slot:
-    """A plan that could be booked now, its cards by their names, and what it charges over all weeks (units)."""
+    """A plan that could be booked now, its cards by their names, and what it charges over all weeks (units).
+
+    `weeks`: those of the account that pays, where `find` made it.
+    """
 
     plan: rules.Plan
     labels: tuple[str, ...]
     units: int
     how: How = How.OTHER_TIME
+    weeks: tuple[Week, ...] = ()
 
     @property
     def start(self) -> datetime | None:
@@ -69,7 +86,7 @@ def find(member: Member, wanted: Wanted, before: datetime | None, now: datetime,
     facts = wide_facts(member, ask, queries.lab_facts(), now)
     until = open_until(now, facts.zone, facts.policy) if before is None else before
     found = earliest(ask, facts, length=wanted.length, until=until, several=several, apart=wanted.length)
-    return [slot(plan, facts) for plan in found]
+    return [replace(slot(plan, facts), weeks=weeks_charged(plan, ask, facts)) for plan in found]
 
 
 def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> list[Slot]:
@@ -100,3 +117,16 @@ def wide_facts(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> 
 def slot(plan: rules.Plan, facts: rules.Facts, how: How = How.OTHER_TIME) -> Slot:
     """The plan with its cards' names and its charge."""
     return Slot(plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), units_of(plan, facts), how)
+
+
+def weeks_charged(plan: rules.Plan, ask: rules.Ask, facts: rules.Facts) -> tuple[Week, ...]:
+    """The weeks of the account that pays for the plan; none where nobody's hours do."""
+    account = account_of(ask, facts)
+    # What is beyond the allowance has an account of its own, and a walk-in without a project costs nobody anything (E4, B5).
+    if account is None or plan.is_elastic:
+        return ()
+    charges = charge([(plan.prices[card_id], facts.cards[card_id].weight) for card_id in plan.card_ids], facts.zone)
+    return tuple(
+        Week(week, account.used.get(week, 0), account.used.get(week, 0) + units, account.allowance)
+        for week, units in sorted(charges.items())
+    )
