@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from .. import forms, forms_waitlist, queries
+from ..forms_wanted import GIB
 from ..models import Reservation, WaitlistEntry
 from ..request import LabRequest
 from ..rules.projects import Scheduling
@@ -60,14 +62,29 @@ def _form(request: HttpRequest, data: QueryDict | None = None, **kwargs: Any) ->
 
 def instead(asked: BookingRequest) -> str:
     """The address of the form with everything that a refused request asked for (K5)."""
-    hours = (asked.end - (asked.start or timezone.now())).total_seconds() / 3600
+    return address(asked, asked.end - (asked.start or timezone.now()), asked.start, asked.end)
+
+
+def address(asked: BookingRequest, length: timedelta, earliest: datetime | None, latest: datetime) -> str:
+    """The address of the form with the cards and the purpose of a request, for that length at any time between."""
     given: list[tuple[str, str]] = [("card", str(card_id)) for card_id in asked.card_ids]
-    given += [("start", asked.start.isoformat())] if asked.start else []
+    given += [(name, str(value)) for name, value in _any_cards(asked).items() if value]
+    given += [("start", earliest.isoformat())] if earliest else []
     given += [
-        ("end", asked.end.isoformat()), ("hours", f"{max(hours, 0.25):.2f}"), ("tier", asked.tier), ("purpose", asked.purpose)
+        ("end", latest.isoformat()), ("hours", f"{max(length.total_seconds() / 3600, 0.25):.2f}"), ("tier", asked.tier),
+        ("purpose", asked.purpose), ("project", str(asked.project_id or "")),
     ]
-    given += [("project", str(asked.project_id or ""))]
     return resolve_url("waitlist") + "?" + urlencode(given)
+
+
+def _any_cards(asked: BookingRequest) -> dict[str, Any]:
+    """What the form's fields say of a request for any cards that fit."""
+    if asked.card_ids:
+        return {}
+    return {
+        "count": asked.count, "pool": asked.pool_id, "model": asked.model, "min_memory": (asked.min_memory or 0) // GIB,
+        "several_hosts": "on" if asked.several_hosts else "",
+    }
 
 
 def _given(request: HttpRequest) -> dict[str, Any]:
@@ -84,8 +101,10 @@ def _given(request: HttpRequest) -> dict[str, Any]:
         given["hours"] = min(max(round(float(data.get("hours", "4")) * 4 + 0.49) / 4, 0.25), 1000)
     except (ValueError, OverflowError):
         given["hours"] = 4
-    if "project" in data:
-        given["project"] = data["project"]
+    for name in ("count", "pool", "model", "min_memory", "project"):
+        if name in data:
+            given[name] = data[name][:200]
+    given["several_hosts"] = bool(data.get("several_hosts"))
     if data.get("tier") in request.lab.policy.tiers:
         given["tier"] = data["tier"]
     if data.get("purpose") in Reservation.Purpose.values:
