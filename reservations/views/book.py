@@ -204,10 +204,15 @@ def _booked(count: int, made: Reservation) -> str:
 
 def schedule_with(request: HttpRequest, made: Reservation) -> str:
     """The schedule at a time at which the reservation is seen."""
-    query: dict[str, str | int] = {"new": made.pk}
-    if made.start > request.now + _WINDOW:
-        query = {"from": local_date(made.start, request.lab.zone).isoformat(), **query}
-    return resolve_url("schedule") + "?" + urlencode(query)
+    return schedule_at(request, made.start, new=made.pk)
+
+
+def schedule_at(request: HttpRequest, start: datetime, **more: int) -> str:
+    """The schedule at a time at which what starts then is seen."""
+    query: dict[str, str | int] = {**more}
+    if start > request.now + _WINDOW:
+        query = {"from": local_date(start, request.lab.zone).isoformat(), **query}
+    return resolve_url("schedule") + ("?" + urlencode(query) if query else "")
 
 
 def _length(request: HttpRequest) -> HttpResponse:

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from .. import forms, labels, names
 from ..rules.booking import Plan
 from ..rules.kinds import Kind, freezes_at
 from ..services import preview as service
+from ..services.booking import BookingRequest
 from ..services.preview import Preview
+from ..services.slots import Week
 from . import cardlook, refused
 from .waitlist import WAITABLE, instead
+
+ELASTIC = gettext_lazy("Beyond your hours (elastic): it makes room for anybody within theirs until two hours before it starts.")
 
 
 @dataclass(frozen=True)
 class WeekWords:
-    """A quota week that is charged: its name and the hours before, after and allowed."""
+    """A quota week that is charged: its name and the hours before, after and allowed, and what is left after it."""
 
     title: str
     before: str
     after: str
     allowance: str
+    left: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,11 @@ def outcome(request: HttpRequest, data: QueryDict) -> Outcome:
         problems.append(_("Choose how many cards."))
     if problems or form.refusals:
         return Outcome(problems=tuple(problems), reasons=refused.reasons(form.refusals))
-    asked = form.request
+    return outcome_of(request, form.request)
+
+
+def outcome_of(request: HttpRequest, asked: BookingRequest) -> Outcome:
+    """What a request would be, or why not and what else."""
     found = service.preview(request.user, asked, now=request.now)
     if found.plan is not None:
         return Outcome(_plan(request, found, found.plan), others=refused.others(found.others, asked, ()))
@@ -84,17 +94,8 @@ def _offered(found: Preview) -> set[tuple[datetime | None, datetime]]:
 
 
 def _plan(request: HttpRequest, found: Preview, plan: Plan) -> dict[str, Any]:
-    held = plan.held
     return {
-        "cards": _(", ").join(found.labels),
-        "count": ngettext("%(n)d card", "%(n)d cards", len(found.labels)) % {"n": len(found.labels)},
-        "period": cardlook.period_words(held.start, held.end), "length": cardlook.length_words(held.start, held.end),
-        "is_now": plan.kind == Kind.WALK_IN,
-        "price": _("%(hours)s GPU-hours") % {"hours": labels.hours(found.units)} if found.units else _("free of charge"),
-        "weeks": [
-            WeekWords(labels.day(one.monday), labels.hours(one.before), labels.hours(one.after), labels.hours(one.allowance))
-            for one in found.weeks
-        ],
+        **plan_words(plan, found.labels, found.units, found.weeks),
         "rank": _rank(request, found, plan),
         "room": [
             Room(
@@ -106,10 +107,30 @@ def _plan(request: HttpRequest, found: Preview, plan: Plan) -> dict[str, Any]:
     }
 
 
+def plan_words(plan: Plan, card_names: Sequence[str], units: int, weeks: Sequence[Week]) -> dict[str, Any]:
+    """What a plan comes to: its cards, its time, and what it costs whom."""
+    held = plan.held
+    return {
+        "card_ids": plan.card_ids,
+        "cards": _(", ").join(card_names),
+        "count": ngettext("%(n)d card", "%(n)d cards", len(card_names)) % {"n": len(card_names)},
+        "period": cardlook.period_words(held.start, held.end), "length": cardlook.length_words(held.start, held.end),
+        "is_now": plan.kind == Kind.WALK_IN,
+        "price": _("%(hours)s GPU-hours") % {"hours": labels.hours(units)} if units else _("free of charge"),
+        "weeks": [
+            WeekWords(
+                labels.day(one.monday), labels.hours(one.before), labels.hours(one.after), labels.hours(one.allowance),
+                labels.hours(max(one.allowance - one.after, 0)),
+            )
+            for one in weeks
+        ],
+    }
+
+
 def _rank(request: HttpRequest, found: Preview, plan: Plan) -> str:
     """Before whom it goes, and why (C3, E4, J3)."""
     if plan.is_elastic:
-        return _("Beyond your hours (elastic): it makes room for anybody within theirs until two hours before it starts.")
+        return str(ELASTIC)
     policy = request.lab.policy
     place = plan.rank[1]
     if found.steps:

@@ -49,15 +49,15 @@ def bar(request: HttpRequest) -> HttpResponse:
     _localise(data, request)
     bar = context(request, data, cards)
     if not questions and {"when", "start"} & set(data):
-        bar["outcome"] = previewed.outcome(request, _whole(data, bar))
+        bar["outcome"] = previewed.outcome(request, whole(data, bar))
     return render(request, "reservations/_bar.html", {
         **bar, "said": request.GET.get("say", "")[: say.LONGEST], "questions": questions,
     })
 
 
-def _whole(data: QueryDict, bar: dict[str, Any]) -> QueryDict:
+def whole(data: QueryDict, bar: dict[str, Any]) -> QueryDict:
     """What the bar submits as it is shown: what filled it in, and its own choices for the rest."""
-    whole = data.copy()
+    filled = data.copy()
     shown = {
         "count": next((one for one, chosen in bar["counts"] if chosen), ""),
         "model": next((one for one, _words, chosen in bar["models"] if chosen), ""),
@@ -67,9 +67,9 @@ def _whole(data: QueryDict, bar: dict[str, Any]) -> QueryDict:
         "purpose": next((one for one, _words, chosen in bar["purposes"] if chosen), ""),
     }
     for name, value in shown.items():
-        if name not in whole:
-            whole[name] = str(value)
-    return whole
+        if name not in filled:
+            filled[name] = str(value)
+    return filled
 
 
 @require_safe

@@ -101,6 +101,9 @@ row("book", """
     GET           L    L    W    200  200  200  200  C
     POST          L    L    W    303+ 303+ 303+ 303+ C
 """)
+row("find", """
+    GET           L    L    W    200  200  200  200  C
+""")
 # Who holds what when is for every member to see; the note is not (T11 checks it in the page, `test_others_do_not_read`).
 row("reservation", """
     GET own       -    L    W    200  200  200  200  -

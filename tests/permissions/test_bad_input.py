@@ -338,13 +338,16 @@ def test_a_window_that_is_none_is_refused_with_a_reason_and_at_once(page: str) -
 def test_what_other_pages_cannot_read_in_their_address_is_left_to_the_reader() -> None:
     lab, wrong = worlds.lab(), []
     for column, pages in {
-        "member": ("/book", "/mine", "/board", "/board/table", "/waiting"),
+        "member": ("/book", "/find", "/mine", "/board", "/board/table", "/waiting"),
         "admin": ("/members/", "/hosts/", "/admin/reservations/member/"),
         "anonymous": ("/accounts/login/", "/health", f"/join/{lab.invite}"),
     }.items():
         for page in pages:
             for value in (*DATES, *NUMBERS, *TEXTS):
-                names = ("start", "end", "card", "tier", "purpose", "note", "key", "new", "next", "q", "p", "o", "page", "e")
+                names = (
+                    "start", "end", "card", "tier", "purpose", "note", "key", "new", "next", "q", "p", "o", "page", "e",
+                    "count", "model", "pool", "min_memory", "hours", "length", "project", "several_hosts", "use",
+                )
                 query = urlencode(dict.fromkeys(names, value[:2000]))
                 with worlds.writes() as written:
                     response = lab.client(column).get(f"{page}?{query}")
