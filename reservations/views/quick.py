@@ -99,8 +99,17 @@ def _said(request: HttpRequest, text: str, cards: Sequence[ShownCard]) -> tuple[
         data["when"] = forms.FIELD if filled.start else forms.NOW
         data["start"] = _local(filled.start) if filled.start else ""
     if filled.end:
-        data["hours"], data["end"] = forms.FIELD, _local(filled.end)
+        data["hours"], data["end"] = _length_chip(filled, request), _local(filled.end)
     return data, ()
+
+
+def _length_chip(filled: say.Filled, request: HttpRequest) -> str:
+    """The chip that comes to the same end, if one does."""
+    policy, zone = request.lab.policy, request.lab.zone
+    for hours in LENGTHS:
+        if forms.end_after(filled.start, str(hours), now=request.now, policy=policy, zone=zone) == filled.end:
+            return str(hours)
+    return forms.FIELD
 
 
 def context(request: HttpRequest, data: QueryDict, cards: Sequence[ShownCard]) -> dict[str, Any]:
