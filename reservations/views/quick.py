@@ -43,7 +43,8 @@ class Chip:
 @member_required
 def bar(request: HttpRequest) -> HttpResponse:
     """The bar as a text (`say`), or cards and times (`card`, `start`, `end`), fill it in, with what that would be."""
-    data, questions, cards = request.GET.copy(), (), queries.shown_cards()
+    data, cards = request.GET.copy(), queries.shown_cards()
+    questions: tuple[str, ...] = ()
     if text := request.GET.get("say", "").strip():
         data, questions = _said(request, text, cards)
     _localise(data, request)
