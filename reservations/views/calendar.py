@@ -17,8 +17,9 @@ from django.utils.translation import gettext as _
 
 from .. import labels, names
 from ..localclock import LocalClock
-from ..queries import Block, ShownCard
+from ..queries import Block, LabFacts, ShownCard
 from ..rules.facts import Closed
+from ..rules.kinds import is_frozen
 from ..rules.lifecycle import Status
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
 from . import cardlook, pieces
@@ -119,6 +120,7 @@ class Calendar:
     hours: tuple[Span, ...]
     shades: tuple[Span, ...]
     now: str
+    firm: str
     hosts: tuple[HostLanes, ...]
 
 
@@ -170,8 +172,17 @@ def _mark(win: Window, at: datetime, hour: int) -> Span:
     return Span(f"{css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else "")
 
 
+def firm_until(now: datetime, lab: LabFacts) -> datetime:
+    """The midnight up to which days are firm: what starts before it is no longer displaced (D1)."""
+    tomorrow = local_date(now, lab.zone) + timedelta(days=1)
+    first = day_start(tomorrow, lab.zone)
+    is_firm = is_frozen(first, now, lab.zone, lab.policy.freezing)
+    return day_start(tomorrow + timedelta(days=1), lab.zone) if is_firm else first
+
+
 def calendar(
-    win: Window, cards: Sequence[ShownCard], blocks: Iterable[Block], holds: dict[int, Hold], *, reader: pieces.Reader
+    win: Window, cards: Sequence[ShownCard], blocks: Iterable[Block], holds: dict[int, Hold], *, reader: pieces.Reader,
+    lab: LabFacts,
 ) -> Calendar:
     """The picture of the window for one reader."""
     on_card: dict[int, list[Block]] = defaultdict(list)
@@ -183,12 +194,13 @@ def calendar(
         look = cardlook.look_of(card, reader.now, holds[card.id])
         by_host.setdefault(card.host, []).append(Lane(look, holds[card.id], drawn.lane(on_card[card.id])))
     day_spans, hour_spans, shades = _header(win, get_language() or "")
-    inside = win.start <= reader.now < win.end
+    inside, firm = win.start <= reader.now < win.end, firm_until(reader.now, lab)
     return Calendar(
         columns=f"cols-{win.columns}", count=win.columns,
         start_s=int(win.start.timestamp()), step_s=int(win.step.total_seconds()),
         days=day_spans, hours=hour_spans, shades=shades,
         now=css(win.column(reader.now), win.column(reader.now) + 1) if inside else "",
+        firm=css(win.column(firm), win.column(firm) + 1) if win.start < firm < win.end else "",
         hosts=tuple(HostLanes(name, tuple(lanes)) for name, lanes in by_host.items()),
     )
 

@@ -43,7 +43,8 @@ class Chip:
 @member_required
 def bar(request: HttpRequest) -> HttpResponse:
     """The bar as a text (`say`), or cards and times (`card`, `start`, `end`), fill it in, with what that would be."""
-    data, questions, cards = request.GET.copy(), (), queries.shown_cards()
+    data, cards = request.GET.copy(), queries.shown_cards()
+    questions: tuple[str, ...] = ()
     if text := request.GET.get("say", "").strip():
         data, questions = _said(request, text, cards)
     _localise(data, request)
@@ -99,8 +100,17 @@ def _said(request: HttpRequest, text: str, cards: Sequence[ShownCard]) -> tuple[
         data["when"] = forms.FIELD if filled.start else forms.NOW
         data["start"] = _local(filled.start) if filled.start else ""
     if filled.end:
-        data["hours"], data["end"] = forms.FIELD, _local(filled.end)
+        data["hours"], data["end"] = _length_chip(filled, request), _local(filled.end)
     return data, ()
+
+
+def _length_chip(filled: say.Filled, request: HttpRequest) -> str:
+    """The chip that comes to the same end, if one does."""
+    policy, zone = request.lab.policy, request.lab.zone
+    for hours in LENGTHS:
+        if forms.end_after(filled.start, str(hours), now=request.now, policy=policy, zone=zone) == filled.end:
+            return str(hours)
+    return forms.FIELD
 
 
 def context(request: HttpRequest, data: QueryDict, cards: Sequence[ShownCard]) -> dict[str, Any]:

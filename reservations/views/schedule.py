@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -12,15 +13,19 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.cache import get_conditional_response
 from django.utils.http import quote_etag
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from .. import program, queries
+from .. import looks, program, queries
+from ..models import Gpu
 from ..queries import Block, ShownCard
 from ..rules.week import local_date
 from . import calendar, cardlook, errors, pieces, quick
 from .access import member_required
 
+_SERVING = str(Gpu.Service.IN_SERVICE)
+_ONLY = {"mine": gettext_lazy("mine"), "free": gettext_lazy("free now")}
 _AROUND = {calendar.HOURS_36: 1, calendar.WEEK: 7, calendar.LIST: 7}
 
 
@@ -34,7 +39,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
         return errors.not_understood(request, str(problem))
     seen = _seen(request, win)
     return render(request, "reservations/schedule.html", {
-        **_grid(request, win, seen), **_tools(request, win), **quick.context(request, QueryDict(), seen.cards),
+        **_grid(request, win, seen), **_tools(request, win, seen), **quick.context(request, QueryDict(), seen.cards),
     })
 
 
@@ -47,7 +52,8 @@ def grid(request: HttpRequest) -> HttpResponse:
     except calendar.BadWindow as problem:
         return HttpResponse(str(problem), status=400, content_type="text/plain; charset=utf-8")
     seen = _seen(request, win)
-    etag = _etag((win, _new_id(request), request.user.is_admin, _told(seen), _clock(seen, win, request.now)), request)
+    asked = (win, _new_id(request), _narrowed(request), request.user.is_admin, calendar.firm_until(request.now, request.lab))
+    etag = _etag((asked, _told(seen), _clock(seen, win, request.now)), request)
     unchanged = get_conditional_response(request, etag=etag)
     return unchanged or _drawn(request, "reservations/_grid.html", _grid(request, win, seen), etag)
 
@@ -126,16 +132,40 @@ def _grid(request: HttpRequest, win: calendar.Window, seen: _Seen) -> dict[str, 
     holds = cardlook.holds([card.id for card in seen.cards], request.now, seen.ahead)
     reader = pieces.Reader(request.user.pk, request.now, _new_id(request))
     is_list = win.plain or win.view == calendar.LIST
+    has_cards, narrowed = bool(seen.cards), _narrowed(request)
+    seen = _narrow(seen, narrowed, holds, request.user.pk)
     return {
         "view": win.view,
         "plain": win.plain,
-        "grid_query": _query(view="" if win.plain else win.view, **{"from": win.day.isoformat() if win.day else ""}),
-        "calendar": calendar.calendar(win, seen.cards, seen.blocks, holds, reader=reader) if win.view != calendar.LIST else None,
+        "grid_query": _query(view="" if win.plain else win.view, **{"from": win.day.isoformat() if win.day else ""}, **narrowed),
+        "calendar": None if win.view == calendar.LIST
+        else calendar.calendar(win, seen.cards, seen.blocks, holds, reader=reader, lab=request.lab),
         "days": calendar.listed(win, seen.cards, seen.blocks, reader=reader) if is_list else None,
         "cards": [(cardlook.look_of(card, request.now, holds[card.id]), holds[card.id]) for card in seen.cards]
         if is_list else None,
-        "has_cards": bool(seen.cards),
+        "has_cards": has_cards, "is_narrowed": bool(narrowed), "shown_cards": len(seen.cards),
     }
+
+
+def _narrowed(request: HttpRequest) -> dict[str, str]:
+    """Which cards alone are asked for: those of one `host` or `model`, and `only` the reader's (`mine`) or `free` ones."""
+    asked = {name: request.GET.get(name, "")[:100] for name in ("host", "model", "only")}
+    return {name: value for name, value in asked.items() if value and (name != "only" or value in _ONLY)}
+
+
+def _narrow(seen: _Seen, by: dict[str, str], holds: Mapping[int, cardlook.Hold], member_id: int) -> _Seen:
+    """What is left of it."""
+    if not by:
+        return seen
+    mine = {block.gpu_id for block in seen.blocks if block.holder_id == member_id}
+    cards = [
+        card for card in seen.cards
+        if by.get("host", card.host) == card.host and by.get("model", card.model) == card.model
+        and (by.get("only") != "mine" or card.id in mine)
+        and (by.get("only") != "free" or not (holds[card.id].holder or holds[card.id].closed or card.service != _SERVING))
+    ]
+    ids = {card.id for card in cards}
+    return seen._replace(cards=cards, blocks=[block for block in seen.blocks if block.gpu_id in ids])
 
 
 def _new_id(request: HttpRequest) -> int:
@@ -148,17 +178,23 @@ def _query(**values: str) -> str:
     return "?" + urlencode(given) if given else ""
 
 
-def _tools(request: HttpRequest, win: calendar.Window) -> dict[str, Any]:
+def _tools(request: HttpRequest, win: calendar.Window, seen: _Seen) -> dict[str, Any]:
     view = "" if win.plain else win.view
     day = win.day or local_date(request.now, win.zone)
     step = timedelta(days=_AROUND[win.view])
-    kept = win.day.isoformat() if win.day else ""
+    kept, by = win.day.isoformat() if win.day else "", _narrowed(request)
+    hosts, models = (dict.fromkeys(values) for values in ([one.host for one in seen.cards], [one.model for one in seen.cards]))
     return {
+        "narrow": [
+            ("host", _("Host"), _("all hosts"), [(one, one, one == by.get("host")) for one in hosts]),
+            ("model", _("Model"), _("all models"), [(one, looks.model_name(one), one == by.get("model")) for one in models]),
+            ("only", _("Which cards"), _("all cards"), [(one, str(said), one == by.get("only")) for one, said in _ONLY.items()]),
+        ],
         "period": cardlook.period_words(win.start, win.end),
         "day": day.isoformat(),
         "asked_view": view,
-        "earlier": _query(view=view, **{"from": (day - step).isoformat()}),
-        "later": _query(view=view, **{"from": (day + step).isoformat()}),
-        "today": _query(view=view) or "?",
-        "views": [(one, _query(view=one, **{"from": kept}), one == win.view) for one in calendar.VIEWS],
+        "earlier": _query(view=view, **{"from": (day - step).isoformat()}, **by),
+        "later": _query(view=view, **{"from": (day + step).isoformat()}, **by),
+        "today": _query(view=view, **by) or "?",
+        "views": [(one, _query(view=one, **{"from": kept}, **by), one == win.view) for one in calendar.VIEWS],
     }

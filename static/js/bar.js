@@ -33,6 +33,8 @@
     if (event.target.closest?.("[data-opens=keys]")) keys().showModal();
   });
   document.addEventListener("DOMContentLoaded", () => {
+    // On a phone the schedule comes first; the bar opens at a press, or filled in.
+    if (matchMedia("(max-width: 40rem)").matches) document.querySelector(".bar-fold")?.removeAttribute("open");
     const box = document.getElementById("keys-on");
     if (!box) return;
     box.checked = !localStorage.getItem(OFF);

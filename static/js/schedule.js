@@ -36,8 +36,7 @@
   const clearGhosts = () => document.querySelectorAll(".ghost").forEach((one) => one.remove());
   const ghost = (lane, start, end, text, but) => {
     const item = document.createElement("li");
-    item.className = "ghost" + (isTaken(lane, start, end, but) ? " taken" : "");
-    item.style.gridColumn = `${start + 1} / ${end + 1}`;
+    item.className = `ghost s${start} e${end}` + (isTaken(lane, start, end, but) ? " taken" : "");
     item.setAttribute("aria-hidden", "true");
     item.textContent = text;
     lane.append(item);
@@ -166,12 +165,13 @@
     }
     drag.moved ||= far;
     if (!drag.moved) return;
-    event.preventDefault();
+    document.body.classList.add("dragging");
     if (drag.kind === "choose") choose(event);
     else follow(event);
   });
   document.addEventListener("touchmove", (event) => { if (drag?.held) event.preventDefault(); }, { passive: false });
   document.addEventListener("pointerup", (event) => {
+    document.body.classList.remove("dragging");
     if (!drag) return;
     clearTimeout(drag.touch);
     if (drag.kind === "choose") {
@@ -205,8 +205,7 @@
     const there = item?.querySelector("button, a");
     if (there) return void there.focus();
     const holder = document.createElement("li"), button = document.createElement("button");
-    holder.className = "cursor-place";
-    holder.style.gridColumn = `${cursor.column + 1} / ${cursor.column + 2}`;
+    holder.className = `cursor-place s${cursor.column} e${cursor.column + 1}`;
     button.type = "button";
     button.className = "cursor";
     button.tabIndex = -1;

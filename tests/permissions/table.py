@@ -91,7 +91,7 @@ def each(pattern: str, models: str) -> str:
 # === schedule, reservations, the board ===============================================================================
 group("reservations")
 #                 anon deac unap memb arbi admi supe befo
-row("schedule schedule-grid board board-table mine", """
+row("schedule schedule-grid book-bar book-preview board board-table mine", """
     GET           L    L    W    200  200  200  200  C
 """)
 row("wall-time", """
