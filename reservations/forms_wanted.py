@@ -11,10 +11,10 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from . import labels
+from . import labels, queries
 from .forms import clock_refusal, read_instant
 from .looks import model_name
-from .models import Pool, Reservation
+from .models import Reservation
 from .queries import LabFacts
 from .rules.refusal import Refusal
 from .rules.week import NoSuchLocalTime
@@ -56,7 +56,7 @@ class WantedForm(forms.Form):
         self.lab = lab
         self.refusals: list[Refusal] = []
         self.instants: dict[str, datetime] = {}
-        self.offer("pool", [("", _("any pool")), *((str(pk), name) for pk, name in Pool.objects.values_list("pk", "name"))])
+        self.offer("pool", [("", _("any pool")), *((str(pk), name) for pk, name in queries.pools_by_name().items())])
         self.offer("model", [("", _("any model")), *((one, model_name(one)) for one in models)])
         self.offer("project", [("", _("none, on my own hours")), *((str(pk), name) for pk, name in projects.items())])
         self.offer("tier", [(code, labels.TIER.get(code, code)) for code in tiers])

@@ -16,6 +16,7 @@ from .fleet import (
     pool_mates,
     pool_names,
     pools,
+    pools_by_name,
     pools_of,
     serving_cards,
 )
@@ -113,7 +114,8 @@ __all__ = [
     "last_instant", "lost_cards", "maintenance_between", "maintenance_blocks", "maintenance_listed", "may_come_back",
     "member_listed", "member_names", "member_now", "member_or_none", "members_by_uid", "members_in", "members_listed",
     "named", "next_blocks", "next_holding", "next_start", "offers_of", "open_cases", "open_demerit_points",
-    "open_invites", "owners_of", "pending_members", "people_behind", "pool_mates", "pool_names", "pools", "pools_of",
+    "open_invites", "owners_of", "pending_members", "people_behind", "pool_mates", "pool_names", "pools",
+    "pools_by_name", "pools_of",
     "project_detail", "project_facts", "projects_listed", "projects_of", "question_key", "quiet_hours",
     "reservation_detail", "reservations_named", "reservations_of", "rivals", "serving_cards", "shown_card",
     "shown_cards", "somebody_waits", "tier_grants", "units_used", "unready", "waited_from", "waiting_of",

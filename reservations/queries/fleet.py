@@ -171,6 +171,11 @@ def gpus_named(ids: Iterable[int]) -> list[Gpu]:
     return list(Gpu.objects.select_related("host").filter(pk__in=list(ids)))
 
 
+def pools_by_name() -> dict[int, str]:
+    """All pools by their ids, in the order of their names."""
+    return dict(Pool.objects.values_list("pk", "name"))
+
+
 def pool_names() -> list[str]:
     """The names of all pools."""
     return list(Pool.objects.values_list("name", flat=True))

@@ -1,4 +1,4 @@
-"""The lab's house rules: read and accepted by everybody who books, written by admins (B2)."""
+"""The house rules: the law with the lab's numbers, and the lab's own text, read and accepted by everybody who books (B2)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from .. import queries
 from ..forms_projects import RulesForm
 from ..permissions import Action, may
 from ..request import LabRequest
 from ..rules.refusal import Refused
 from ..services import houserules
-from . import errors
+from . import errors, rulesheet
 from .access import admin_required, member_required
 
 
@@ -52,6 +53,7 @@ def _show(
 ) -> HttpResponse:
     text = houserules.text()
     context = {
+        "five": rulesheet.FIVE, "sections": rulesheet.sheet(request.lab.policy, queries.pools_by_name()),
         "text": text, "version": request.lab.rules_version, "refusals": refusals or [],
         "accepted": request.user.accepted_rules >= request.lab.rules_version,
         "form": (form or RulesForm(initial={"text": text})) if may(request.user, Action.ADMINISTER) else None,
