@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -26,6 +28,7 @@ from .book import schedule_at
 
 SEVERAL = 8
 _TYPED = ("hours", "min_memory", "start", "end")  # the fields that show what was typed
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,19 @@ def _shown(form: FindForm, data: QueryDict, bar: dict[str, Any]) -> dict[str, An
         **{name: bar[name] for name in ("counts", "models", "lengths", "projects", "may_book_without", "tiers", "purposes")},
         "several_hosts": bar["several_hosts"],
         "pools": [(code, words, str(code) == data.get("pool", "")) for code, words in form.fields["pool"].choices],  # type: ignore[attr-defined]
-        "typed": {name: data.get(name, "")[:40] for name in _TYPED},
+        "typed": {name: _typed(form, name, data.get(name, "")[:40]) for name in _TYPED},
         "errors": {name: [str(one) for one in form.errors.get(name, ())] for name in form.fields},
         "refusals": refused.reasons(form.refusals),
     }
+
+
+def _typed(form: FindForm, name: str, text: str) -> str:
+    """What a field shows again: an instant by the lab's clock, else as typed; nothing where the browser could not show it."""
+    if name in form.instants:
+        return timezone.localtime(form.instants[name]).strftime("%Y-%m-%dT%H:%M")
+    if name in ("start", "end"):
+        return "" if name in form.errors else text
+    return text if _NUMBER.fullmatch(text) else ""
 
 
 def _result(request: HttpRequest, form: FindForm, bar: dict[str, Any]) -> dict[str, Any]:

@@ -200,6 +200,21 @@ def test_what_cannot_be_looked_for_is_said_in_the_form(
     assert response.status_code == 422 and told in text(response) and not found(text(response))
 
 
+def test_an_exact_time_is_shown_by_the_labs_clock(client: Client, reader: Member, gpus: list[Gpu]) -> None:
+    page = text(client.get("/find", {"count": "1", "hours": "1", "end": "2026-11-30T09:00+00:00"}))
+    assert 'name="end" value="2026-11-30T17:00"' in page and len(found(page)) == 3
+    assert 'name="hours" min="0.25" max="1000" step="0.25" value=""' in text(client.get("/find", {"hours": "x"}))
+
+
+def test_a_time_that_comes_twice_is_asked_back(client: Client, reader: Member, gpus: list[Gpu]) -> None:
+    lab(zone="Europe/Berlin", opens_days=366)
+    page = text(client.get("/find", {"count": "1", "hours": "1", "start": "2027-10-31T02:30"}))
+    assert "rule A3" in page and page.count('name="use"') == 2
+    use = re.findall(r'name="use" value="([^"]*)"', page)[1].replace("&amp;", "&")
+    page = text(client.get("/find", {"count": "1", "hours": "1", "start": "2027-10-31T02:30", "use": use}))
+    assert found(page)[0].startswith("Sun 31 Oct 02:30")
+
+
 def test_it_is_in_the_menu_and_in_chinese(client: Client, reader: Member, gpus: list[Gpu]) -> None:
     assert '<a href="/find" aria-current="page">Find</a>' in text(client.get("/find"))
     Member.objects.filter(pk=reader.pk).update(language="zh-hans")
