@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from .. import evidence, forms, labels, queries, wishes
-from ..looks import standing
+from .. import evidence, forms, labels, looks, queries, wishes
 from ..models import Case, Demerit, Reservation, WaitlistEntry
 from ..queries import WeekBalance
 from ..rules.lifecycle import Status
+from ..rules.rank import standing
+from ..rules.week import rule_instant
 from . import cardlook
 from .access import member_required
 from .reservation import Actions, actions, status_by_clock
+from .rulesheet_words import day
 
 
 @dataclass(frozen=True)
 class Row:
-    """One of the reader's reservations. `seen` says for past ones when its processes were seen."""
+    """One of the reader's reservations. `seen` says for past ones when its processes were seen; `singles`: the cards that can be
+    given back alone; `start`, `end`: its time as the fields of a move show it; `again`: next week's same time is ahead."""
 
     reservation: Reservation
     cards: str
@@ -36,6 +42,10 @@ class Row:
     status_words: str
     actions: Actions
     seen: str = ""
+    singles: tuple[tuple[int, str], ...] = ()
+    start: str = ""
+    end: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,8 @@ def mine(request: HttpRequest) -> HttpResponse:
     past = [_row(request, one) for one in found["past"]]
     # What has just ended can still be extended (H0), so it stands with what is held.
     lately = [row for row in [*by_clock[Status.FINISHED], *past] if row.actions.longest]
+    records = [_record(request, one) for one in queries.demerits_of(member)]
+    points = queries.open_demerit_points(member, now)
     return render(request, "reservations/mine.html", {
         "active": [*lately, *by_clock[Status.ACTIVE]],
         "offers": [_offer(one) for one in queries.offers_of(member, now)],
@@ -88,8 +100,7 @@ def mine(request: HttpRequest) -> HttpResponse:
         "undoable": [row for row in past if row.actions.undo_until],
         "past": [*by_clock[Status.FINISHED], *past],
         "weeks": [_week(one) for one in queries.balances(member, request.lab, now)],
-        "records": [_record(request, one) for one in queries.demerits_of(member)],
-        "points": queries.open_demerit_points(member, now),
+        "records": records, "points": points, "restores": _restores(request, records, points),
         "cases": [_case(one) for one in queries.cases_of(member)],
         "key": forms.new_key(),
     })
@@ -97,15 +108,28 @@ def mine(request: HttpRequest) -> HttpResponse:
 
 def _row(request: HttpRequest, one: Reservation) -> Row:
     status = status_by_clock(one, request.now)
-    allocations = standing(one.allocations.all())
+    allocations = looks.standing(one.allocations.all())
+    can = actions(request, one, extend=_may_grow(request, one, status))
     return Row(
         reservation=one, cards=cardlook.cards_words(row.gpu for row in allocations),
         period=cardlook.period_words(one.start, one.end), length=cardlook.length_words(one.start, one.end),
         tier_words=str(labels.TIER.get(one.tier, one.tier)), letter=str(labels.TIER_LETTER.get(one.tier, "")),
         purpose_words=str(labels.PURPOSE.get(one.purpose, one.purpose)), status=str(status),
-        status_words=str(labels.STATUS[status]), actions=actions(request, one, extend=_may_grow(request, one, status)),
+        status_words=str(labels.STATUS[status]), actions=can,
         seen=_seen(one) if status != Status.CANCELLED else "",
+        singles=tuple((row.gpu_id, str(row.gpu)) for row in allocations)
+        if (can.release or can.cancel) and len(allocations) > 1 else (),
+        start=_local(one.start), end=_local(one.end), again=can.again and request.now < _next_week(one.start, request.lab.zone),
     )
+
+
+def _local(instant: datetime) -> str:
+    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
+
+
+def _next_week(start: datetime, zone: ZoneInfo) -> datetime:
+    """The same hour of the lab's clock a week later (D8)."""
+    return rule_instant(start.astimezone(zone).replace(tzinfo=None) + timedelta(days=7), zone)
 
 
 def _may_grow(request: HttpRequest, one: Reservation, status: Status) -> bool:
@@ -144,6 +168,24 @@ def _record(request: HttpRequest, one: Demerit) -> Record:
         evidence=tuple(evidence.in_words(one.evidence).sentences), case_id=case.pk if case else None,
         can_dispute=counted and case is None and open_for,
     )
+
+
+def _restores(request: HttpRequest, records: Sequence[Record], points: int) -> tuple[str, ...]:
+    """What points do to the reader now, and what takes them away (J2-J5)."""
+    policy = request.lab.policy
+    told = []
+    if points:
+        found = standing(points, policy)
+        if not found.may_displace:
+            told.append(_("Until they run out your next bookings count two tiers lower, and you may displace nobody."))
+        elif found.steps:
+            told.append(_("Until they run out your next bookings count one tier lower."))
+    if until := max((one.counts_until for one in records if one.counts_until), default=None):
+        told.append(_("Your record is clear again on %(time)s, if nothing is added to it.") % {"time": labels.instant(until)})
+    told.append(_("A point counts for %(life)s. You can dispute it for %(days)s; until that is decided it does not count.") % {
+        "life": day(policy.point_life_s), "days": day(policy.dispute_s)
+    })
+    return tuple(told)
 
 
 def _offer(one: Reservation) -> dict[str, Any]:

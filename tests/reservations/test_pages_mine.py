@@ -1,5 +1,6 @@
 """My page and the board."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -124,6 +125,57 @@ def test_after_its_time_a_demerit_neither_counts_nor_can_be_disputed(client, rea
         client.force_login(reader)
         record = section(text(client.get("/mine")), "record")
     assert "no longer counts" in record and "/dispute" not in record
+
+
+def test_the_record_says_what_points_do_now_and_what_takes_them_away(client, reader):
+    lab(point_life_s=20 * 86_400, dispute_s=5 * 86_400)
+    record = section(text(client.get("/mine")), "record")
+    assert "A point counts for 20 days. You can dispute it for 5 days" in record and 'href="/house-rules#J2"' in record
+    assert "tier lower" not in record and "clear again" not in record
+    overrun(reservation(reader, cards(1), None, 4))
+    record = section(text(client.get("/mine")), "record")
+    assert "one tier lower" in record and "clear again on Sun 20 Dec 14:00" in record
+    for number in (2, 3):
+        overrun(reservation(reader, cards(1), 24, 25), f"overrun:{number}")
+    assert "two tiers lower, and you may displace nobody" in section(text(client.get("/mine")), "record")
+
+
+def test_what_is_coming_is_moved_from_here(client, reader):
+    one = reservation(reader, cards(1), 5, 8)
+    page = section(text(client.get("/mine")), "coming")
+    assert 'name="start" value="2026-11-30T19:00"' in page and 'name="end" value="2026-11-30T22:00"' in page
+    [key] = re.findall(r'name="key" value="(\w+)"', page)
+    sent = {"version": 1, "key": key, "back": "mine", "start": "2026-12-01T09:00", "end": "2026-12-01T11:00"}
+    response = client.post(f"/reservations/{one.pk}/move", sent)
+    assert (response.status_code, response["Location"]) == (303, "/mine")
+    one.refresh_from_db()
+    assert (one.start, one.end) == (at(19), at(21))
+
+
+@pytest.mark.parametrize(("start", "part"), [(None, "active"), (5, "coming")])
+def test_of_several_cards_one_is_given_back_by_one_press_and_of_one_none(client, reader, start, part):
+    gpus = cards(3, host("gpu-a"))
+    one = reservation(reader, gpus[:2], start, 8)
+    reservation(reader, gpus[2:], start, 8)
+    page = section(text(client.get("/mine")), part)
+    assert page.count("/give-back") == 1 and f'name="card" value="{gpus[0].pk}"' in page
+    response = client.post(f"/reservations/{one.pk}/give-back", {"version": 1, "back": "mine", "card": gpus[0].pk})
+    assert (response.status_code, response["Location"]) == (303, "/mine")
+    page = section(text(client.get("/mine")), part)
+    assert "gpu-a: 1" in page and "/give-back" not in page
+
+
+def test_what_is_past_is_booked_again_while_next_weeks_time_is_ahead(client, reader):
+    one = reservation(reader, cards(1, host("gpu-a")), None, 4)
+    changes.release(one.pk, by=reader, version=None, now=at(2))
+    with time_machine.travel(at(3), tick=False):
+        past = section(text(client.get("/mine")), "past")
+        [key] = re.findall(r'name="key" value="(\w+)"', past)
+        assert client.post(f"/reservations/{one.pk}/again", {"key": key}).status_code == 303
+    assert [row.start for row in Reservation.objects.order_by("pk")] == [NOW, at(7 * 24)]
+    with time_machine.travel(at(7 * 24 + 1), tick=False):
+        client.force_login(reader)
+        assert "/again" not in section(text(client.get("/mine")), "past")
 
 
 def test_nobody_sees_the_reservations_and_record_of_another(client, reader):
