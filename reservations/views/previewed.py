@@ -89,7 +89,6 @@ def _plan(request: HttpRequest, found: Preview, plan: Plan) -> dict[str, Any]:
         "cards": _(", ").join(found.labels),
         "count": ngettext("%(n)d card", "%(n)d cards", len(found.labels)) % {"n": len(found.labels)},
         "period": cardlook.period_words(held.start, held.end), "length": cardlook.length_words(held.start, held.end),
-        "is_now": plan.kind == Kind.WALK_IN,
         "price": _("%(hours)s GPU-hours") % {"hours": labels.hours(found.units)} if found.units else _("free of charge"),
         "weeks": [
             WeekWords(labels.day(one.monday), labels.hours(one.before), labels.hours(one.after), labels.hours(one.allowance))
