@@ -49,7 +49,7 @@ class Preview:
 def preview(member: Member, request: BookingRequest, *, now: datetime) -> Preview:
     """What would come of the request if it were asked now. Other slots are looked for where it is refused or displaces."""
     lab, ask = queries.lab_facts(), request.ask()
-    facts = placing.facts_for(member, ask, lab, now)
+    facts = placing.facts_for(member, ask, lab, now, as_asked=True)
     decision = rules.decide(ask, facts)
     plan = decision.plan
     if plan is None:

@@ -78,7 +78,7 @@ def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> 
     """Up to three slots that can be had instead of a refused request, best first, each different and allowed (D5)."""
     ask = request.ask()
     until = _worth_offering(ask, now)
-    facts = wide_facts(member, ask, queries.lab_facts(), now, until)
+    facts = wide_facts(member, ask, queries.lab_facts(), now, until, from_=ask.start)
     return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts, until=until)]
 
 
@@ -93,7 +93,9 @@ def without_displacing(member: Member, request: BookingRequest, now: datetime) -
     """Up to three slots for a request that would displace somebody, for which nobody makes room."""
     ask = request.ask()
     until = _worth_offering(ask, now)
-    facts = replace(wide_facts(member, ask, queries.lab_facts(), now, until), may_displace=False)
+    facts = replace(
+        wide_facts(member, ask, queries.lab_facts(), now, until, from_=ask.start), may_displace=False
+    )
     return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts, until=until)]
 
 
@@ -104,13 +106,15 @@ def _worth_offering(ask: rules.Ask, now: datetime) -> datetime:
 
 
 def wide_facts(
-    member: Member, ask: rules.Ask, lab: LabFacts, now: datetime, until: datetime | None = None
+    member: Member, ask: rules.Ask, lab: LabFacts, now: datetime, until: datetime | None = None, *,
+    from_: datetime | None = None,
 ) -> rules.Facts:
-    """The facts of a booking, from now to the end of the open days or `until`, with all cards that could serve instead of
-    named ones."""
+    """The facts of a booking, from now or `from_` to the end of the open days or `until`, with all cards that could serve
+    instead of named ones. For no search that begins before `from_`."""
     last = open_until(now, lab.zone, lab.policy)
     until = max(last if until is None else min(until, last), now + TINY)
-    facts = booking.facts_for(member, replace(ask, start=None, end=until), lab, now)
+    start = from_ if from_ is not None and now < from_ < until else None
+    facts = booking.facts_for(member, replace(ask, start=start, end=until), lab, now, as_asked=start is not None)
     if not ask.is_named:
         return facts
     return replace(
