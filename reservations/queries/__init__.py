@@ -19,6 +19,7 @@ from .fleet import (
     pools_by_name,
     pools_of,
     serving_cards,
+    timetable_of_all,
 )
 from .holdings import (
     LOST_AHEAD,
@@ -118,6 +119,6 @@ __all__ = [
     "pools_by_name", "pools_of",
     "project_detail", "project_facts", "projects_listed", "projects_of", "question_key", "quiet_hours",
     "reservation_detail", "reservations_named", "reservations_of", "rivals", "serving_cards", "shown_card",
-    "shown_cards", "somebody_waits", "tier_grants", "units_used", "unready", "waited_from", "waiting_of",
-    "watched_allocations", "wish_of", "wishes", "wishes_in_turn", "zone_of",
+    "shown_cards", "somebody_waits", "tier_grants", "timetable_of_all", "units_used", "unready", "waited_from",
+    "waiting_of", "watched_allocations", "wish_of", "wishes", "wishes_in_turn", "zone_of",
 ]

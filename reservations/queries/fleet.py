@@ -85,6 +85,14 @@ def _pools(pool_ids: Sequence[int], in_service: Iterable[tuple[int, int]], lab: 
     return facts
 
 
+def timetable_of_all(lab: LabFacts) -> Timetable | None:
+    """The windows that hold for every card alike; None where some hold for one pool only, or there are none."""
+    windows = lab.policy.windows
+    if not windows or any(window.pool_id is not None for window in windows):
+        return None
+    return Timetable(tuple(windows), lab.zone, {**public_days(lab.holidays), **dict(_special_days())})
+
+
 @prepared
 def _special_days() -> QuerySet[SpecialDay, tuple[date, bool]]:
     return SpecialDay.objects.values_list("day", "is_working")

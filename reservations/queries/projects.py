@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Prefetch, Q
+from django.db.models import Prefetch, Q, QuerySet
 
 from ..models import Allocation, DeadlineGrant, Project, ProjectMember
+from ..prepared import prepared
 from ..rules.facts import ProjectFacts, TierGrant
 from ..rules.interval import Interval, whole_seconds
 from ..rules.week import day_start
@@ -18,8 +19,13 @@ from .lab import CONSUMING, HOLDING_CODES, LabFacts
 
 def projects_of(member_id: int) -> dict[int, str]:
     """The open projects for which the member may book, by name; an advisor belongs to those they lead."""
+    return dict(_projects_of(member_id))
+
+
+@prepared
+def _projects_of(member_id: int) -> QuerySet[Project, tuple[int, str]]:
     rows = Project.objects.filter(Q(members__member=member_id) | Q(advisor=member_id), closed_at=None)
-    return dict(rows.distinct().order_by("name").values_list("pk", "name"))
+    return rows.distinct().order_by("name").values_list("pk", "name")
 
 
 def projects_listed() -> list[Project]:

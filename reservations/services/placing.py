@@ -33,7 +33,7 @@ def facts_for(
 ) -> rules.Facts:
     """Everything the answer to this request rests on. Under the lock, if something is to be written.
 
-    `as_asked`: for `decide` on just the time asked, and for no search: what is held at other times is left out.
+    `as_asked`: for `decide` inside the time asked, and no other: what is held at other times is left out.
     """
     from_ = ask.start or now
     until = min(max(ask.end, from_ + TINY), from_ + LONGEST_LOOK)

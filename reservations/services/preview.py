@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from .. import queries
 from ..models import Member, Reservation
 from ..rules import booking as rules
-from ..rules.instead import alternatives, may_help
-from ..rules.kinds import Kind
+from ..rules.instead import may_help
 from ..rules.refusal import Refusal
 from ..rules.slots import units_of
 from . import placing, slots, ways
@@ -39,7 +38,7 @@ class Preview:
 def preview(member: Member, request: BookingRequest, *, now: datetime) -> Preview:
     """What would come of the request if it were asked now. Other slots are looked for where it is refused or displaces."""
     lab, ask = queries.lab_facts(), request.ask()
-    facts = placing.facts_for(member, ask, lab, now)
+    facts = placing.facts_for(member, ask, lab, now, as_asked=True)
     decision = rules.decide(ask, facts)
     plan = decision.plan
     if plan is None:
@@ -51,16 +50,5 @@ def preview(member: Member, request: BookingRequest, *, now: datetime) -> Previe
     return Preview(
         (), plan, tuple(facts.cards[card_id].label for card_id in plan.card_ids), units_of(plan, facts),
         slots.weeks_charged(plan, ask, facts), facts.steps, queries.reservations_named(plan.displaced) if plan.displaced else (),
-        tuple(_without_displacing(member, ask, now)) if plan.displaced else (),
+        tuple(slots.without_displacing(member, request, now)) if plan.displaced else (),
     )
-
-
-def _without_displacing(member: Member, ask: rules.Ask, now: datetime) -> list[Slot]:
-    """Slots for which nobody would have to make room."""
-    facts = replace(slots.wide_facts(member, ask, queries.lab_facts(), now), may_displace=False)
-    return [slots.slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
-
-
-def starts_now(plan: rules.Plan) -> bool:
-    """Whether it begins whenever it is pressed."""
-    return plan.kind == Kind.WALK_IN

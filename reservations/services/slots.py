@@ -23,6 +23,8 @@ from . import booking
 from .booking import BookingRequest
 from .held import TINY
 
+AFTER = timedelta(days=14)  # how long after the asked start another slot is still offered
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -92,8 +94,9 @@ def find(member: Member, wanted: Wanted, before: datetime | None, now: datetime,
 def alternatives_for(member: Member, request: BookingRequest, now: datetime) -> list[Slot]:
     """Up to three slots that can be had instead of a refused request, best first, each different and allowed (D5)."""
     ask = request.ask()
-    facts = wide_facts(member, ask, queries.lab_facts(), now)
-    return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts)]
+    until = _worth_offering(ask, now)
+    facts = wide_facts(member, ask, queries.lab_facts(), now, until, from_=ask.start)
+    return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts, until=until)]
 
 
 def instead_of(displaced: Reservation, now: datetime) -> list[Slot]:
@@ -103,10 +106,32 @@ def instead_of(displaced: Reservation, now: datetime) -> list[Slot]:
     return alternatives_for(displaced.holder, booking.in_place_of(displaced), now)
 
 
-def wide_facts(member: Member, ask: rules.Ask, lab: LabFacts, now: datetime) -> rules.Facts:
-    """The facts of a booking, from now to the end of the open days, with all cards that could serve instead of named ones."""
-    until = max(open_until(now, lab.zone, lab.policy), now + TINY)
-    facts = booking.facts_for(member, replace(ask, start=None, end=until), lab, now)
+def without_displacing(member: Member, request: BookingRequest, now: datetime) -> list[Slot]:
+    """Up to three slots for a request that would displace somebody, for which nobody makes room."""
+    ask = request.ask()
+    until = _worth_offering(ask, now)
+    facts = replace(
+        wide_facts(member, ask, queries.lab_facts(), now, until, from_=ask.start), may_displace=False
+    )
+    return [slot(one.plan, facts, one.how) for one in alternatives(ask, facts, until=until)]
+
+
+def _worth_offering(ask: rules.Ask, now: datetime) -> datetime:
+    """Until when another slot is looked for: far later nobody takes it in place of what was asked, and a crowd that was refused
+    at once would have every day that is open read for each of them."""
+    return max(ask.start or now, now) + max(AFTER, ask.end - (ask.start or now))
+
+
+def wide_facts(
+    member: Member, ask: rules.Ask, lab: LabFacts, now: datetime, until: datetime | None = None, *,
+    from_: datetime | None = None,
+) -> rules.Facts:
+    """The facts of a booking, from now or `from_` to the end of the open days or `until`, with all cards that could serve
+    instead of named ones. For no search that begins before `from_`."""
+    last = open_until(now, lab.zone, lab.policy)
+    until = max(last if until is None else min(until, last), now + TINY)
+    start = from_ if from_ is not None and now < from_ < until else None
+    facts = booking.facts_for(member, replace(ask, start=start, end=until), lab, now, as_asked=start is not None)
     if not ask.is_named:
         return facts
     return replace(

@@ -107,7 +107,7 @@ def _book(request: HttpRequest) -> HttpResponse:
         if _from_bar(request):
             return refused.retry(_in_bar(request, form, Outcome(reasons=refused.busy()), 409))
         return refused.retry(_page(request, _typed(form), form=form, reasons=refused.busy(), status=409))
-    messages.success(request, booked_words(len(form.card_ids()), made), extra_tags=undo_tag(request, made))
+    messages.success(request, booked_words(form.request.ask().wanted, made), extra_tags=undo_tag(request, made))
     return lead(request, schedule_with(request, made))
 
 

@@ -12,6 +12,7 @@ from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from django.utils import formats
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
@@ -19,9 +20,11 @@ from .. import labels, names
 from ..localclock import LocalClock
 from ..queries import Block, LabFacts, ShownCard
 from ..rules.facts import Closed
+from ..rules.interval import Interval
 from ..rules.kinds import is_frozen
 from ..rules.lifecycle import Status
 from ..rules.week import day_start, local_date, round_to_raster, rule_instant
+from ..rules.windows import Mode, Timetable
 from . import cardlook, pieces
 from .cardlook import CardLook, Hold
 from .pieces import Piece, css
@@ -121,6 +124,7 @@ class Calendar:
     shades: tuple[Span, ...]
     now: str
     firm: str
+    windows: tuple[Span, ...]
     hosts: tuple[HostLanes, ...]
 
 
@@ -172,6 +176,20 @@ def _mark(win: Window, at: datetime, hour: int) -> Span:
     return Span(f"{css(column, until)} {'midnight' if hour == 0 else 'hour'}", f"{hour:02}" if room else "")
 
 
+def _windows(win: Window, timetable: Timetable) -> tuple[Span, ...]:
+    """The times that are not simply open at the plain rate (F1, F2)."""
+    found = []
+    for segment in timetable.segments(Interval(win.start, win.end)):
+        mode, rate = segment.window.mode, segment.window.rate
+        start, end = win.column(segment.interval.start), win.column(segment.interval.end)
+        if (mode == Mode.OPEN and rate == 100) or start >= end:
+            continue
+        price = f"×{formats.number_format(rate / 100)}" if rate != 100 else ""
+        words = {Mode.CLOSED: _("closed"), Mode.WALK_IN: _("walk-ins only"), Mode.LONG: _("long ones only"), Mode.OPEN: ""}[mode]
+        found.append(Span(f"{css(start, end)} w-{str(mode).replace('_', '-')}", " ".join(filter(None, [words, price]))))
+    return tuple(found)
+
+
 def firm_until(now: datetime, lab: LabFacts) -> datetime:
     """The midnight up to which days are firm: what starts before it is no longer displaced (D1)."""
     tomorrow = local_date(now, lab.zone) + timedelta(days=1)
@@ -182,9 +200,9 @@ def firm_until(now: datetime, lab: LabFacts) -> datetime:
 
 def calendar(
     win: Window, cards: Sequence[ShownCard], blocks: Iterable[Block], holds: dict[int, Hold], *, reader: pieces.Reader,
-    lab: LabFacts,
+    lab: LabFacts, timetable: Timetable | None = None,
 ) -> Calendar:
-    """The picture of the window for one reader."""
+    """The picture of the window for one reader; with a `timetable`, when what is open and what it costs."""
     on_card: dict[int, list[Block]] = defaultdict(list)
     for block in blocks:
         on_card[block.gpu_id].append(block)
@@ -201,6 +219,7 @@ def calendar(
         days=day_spans, hours=hour_spans, shades=shades,
         now=css(win.column(reader.now), win.column(reader.now) + 1) if inside else "",
         firm=css(win.column(firm), win.column(firm) + 1) if win.start < firm < win.end else "",
+        windows=_windows(win, timetable) if timetable is not None else (),
         hosts=tuple(HostLanes(name, tuple(lanes)) for name, lanes in by_host.items()),
     )
 

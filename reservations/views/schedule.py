@@ -21,6 +21,7 @@ from .. import looks, program, queries
 from ..models import Gpu
 from ..queries import Block, ShownCard
 from ..rules.week import local_date
+from ..rules.windows import Timetable
 from . import calendar, cardlook, errors, pieces, quick
 from .access import member_required
 
@@ -53,7 +54,7 @@ def grid(request: HttpRequest) -> HttpResponse:
         return HttpResponse(str(problem), status=400, content_type="text/plain; charset=utf-8")
     seen = _seen(request, win)
     asked = (win, _new_id(request), _narrowed(request), request.user.is_admin, calendar.firm_until(request.now, request.lab))
-    etag = _etag((asked, _told(seen), _clock(seen, win, request.now)), request)
+    etag = _etag((asked, _told(seen, win), _clock(seen, win, request.now)), request)
     unchanged = get_conditional_response(request, etag=etag)
     return unchanged or _drawn(request, "reservations/_grid.html", _grid(request, win, seen), etag)
 
@@ -91,6 +92,7 @@ class _Seen(NamedTuple):
     cards: list[ShownCard]
     blocks: list[Block]
     ahead: list[Block]
+    timetable: Timetable | None
 
 
 def _seen(request: HttpRequest, win: calendar.Window) -> _Seen:
@@ -102,16 +104,17 @@ def _seen(request: HttpRequest, win: calendar.Window) -> _Seen:
     shown = [one for one in maintenance if one.start < end and one.end > start]
     return _Seen(
         cards, [*queries.blocks_between(ids, win.start, win.end), *shown],
-        [*queries.next_blocks(ids, request.now, cardlook.AHEAD), *maintenance],
+        [*queries.next_blocks(ids, request.now, cardlook.AHEAD), *maintenance], queries.timetable_of_all(request.lab),
     )
 
 
-def _told(seen: _Seen) -> list[list[tuple[object, ...]]]:
+def _told(seen: _Seen, win: calendar.Window) -> list[object]:
     """What was seen, without the instants at which cards were read: each reading has another, and only their age is shown.
 
     As plain tuples, which Python writes out at a tenth of the cost of named ones.
     """
-    return [[card[:-2] for card in seen.cards], [*map(tuple, seen.blocks)], [*map(tuple, seen.ahead)]]
+    working = [seen.timetable.is_working(day) for day, _from, _to in calendar.days(win)] if seen.timetable else []
+    return [[card[:-2] for card in seen.cards], [*map(tuple, seen.blocks)], [*map(tuple, seen.ahead)], working]
 
 
 def _clock(seen: _Seen, win: calendar.Window, now: datetime) -> tuple[object, ...]:
@@ -139,7 +142,7 @@ def _grid(request: HttpRequest, win: calendar.Window, seen: _Seen) -> dict[str, 
         "plain": win.plain,
         "grid_query": _query(view="" if win.plain else win.view, **{"from": win.day.isoformat() if win.day else ""}, **narrowed),
         "calendar": None if win.view == calendar.LIST
-        else calendar.calendar(win, seen.cards, seen.blocks, holds, reader=reader, lab=request.lab),
+        else calendar.calendar(win, seen.cards, seen.blocks, holds, reader=reader, lab=request.lab, timetable=seen.timetable),
         "days": calendar.listed(win, seen.cards, seen.blocks, reader=reader) if is_list else None,
         "cards": [(cardlook.look_of(card, request.now, holds[card.id]), holds[card.id]) for card in seen.cards]
         if is_list else None,

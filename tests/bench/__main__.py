@@ -115,6 +115,7 @@ def _works(product: Product) -> dict[str, Work]:
         "week fragment": Work(lambda n: [product.week()] * READS, 200, 20),
         "week unchanged": Work(lambda n: product.week_again(READS), 304, 6),
         "whole page": Work(lambda n: [product.page()] * READS, 200, 28),
+        "preview, refused": Work(lambda n: [product.preview()] * READS, 200, 22),
         "booking": Work(lambda n: product.bookings(n * BOOKINGS, BOOKINGS), 303, 22),
     }
 

@@ -94,7 +94,10 @@ def main(stored: int, count: int = 8) -> None:
         slot = (first - BASE) // timedelta(hours=6) + 1 + n // count
         start = BASE + timedelta(hours=6 * slot + 4, minutes=30 * (gpu % 4))
         slots.append([(start + timedelta(minutes=m)).strftime("%Y-%m-%dT%H:%M") for m in (15, 75)])
+    # A time that a reservation of the first card holds, two weeks after the beginning.
+    taken = [(BASE + timedelta(days=14, hours=hours)).strftime("%Y-%m-%dT%H:%M") for hours in (0, 4)]
     facts = {
+        "taken": taken,
         "stored": stored, "count": count, "base": BASE.isoformat(),
         "session": session.session_key, "csrf": _get_new_csrf_string(), "week": "2026-12-14",
         "cards": [gpu.pk for gpu in gpus], "slots": slots,

@@ -163,6 +163,14 @@ class Product(_Server):
         """The whole page of the week."""
         return ("GET", f"/?view=week&from={self._known['week']}", self._headers(), None)
 
+    def preview(self) -> Request:
+        """What the bar asks for a card that is taken at the asked time: the reason, and three other slots."""
+        asked = {
+            "card": str(self._known["cards"][0]), "start": self._known["taken"][0], "end": self._known["taken"][1],
+            "tier": "regular", "purpose": "training", "key": "k" * 32,
+        }
+        return ("GET", f"/book/preview?{urlencode(asked)}", self._headers(**{"HX-Request": "true"}), None)
+
     def bookings(self, first: int, count: int) -> list[Request]:
         """`count` bookings by form, each of another hour, none taken."""
         return [self._booking(number) for number in range(first, first + count)]

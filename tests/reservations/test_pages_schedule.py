@@ -1,6 +1,7 @@
 """The schedule: what it shows, to whom, in which window, with how few questions to the database."""
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from reservations import queries
-from reservations.models import CardState, Reservation
+from reservations.models import CardState, Reservation, SpecialDay
 from reservations.queries import Block
 from reservations.views import calendar, pieces
 from tests.factories import NOW, at, cards, host, lab, member, reservation
@@ -286,3 +287,49 @@ def test_every_column_of_every_view_has_its_class():
     for columns in (144, 334, 335, 336, 337, 338):
         assert f".cols-{columns} " in css
     assert all(f".s{n}{{" in css and f".e{n}{{" in css for n in range(339))
+
+
+def test_the_head_says_when_hours_cost_more_or_are_closed(client, reader):
+    lab(windows=[
+        {"mode": "open", "rate": 150, "days": "working", "opens": "09:00", "shuts": "18:00"},
+        {"mode": "closed", "days": "weekdays", "weekdays": [2], "opens": "02:00", "shuts": "04:00"},
+    ])
+    cards(1)
+    page = client.get("/?view=week&from=2026-11-30").content.decode()
+    assert page.count(">×1.5</span>") == 5  # Monday to Friday, not at the weekend
+    assert page.count(">closed</span>") == 1 and 'class="cal-window s100 e104 w-closed"' in page
+    assert 'class="shade s18 e36 w-open"' in page
+
+
+def test_a_special_day_changes_the_picture_and_its_version(client, reader):
+    lab(windows=[{"mode": "open", "rate": 150, "days": "working", "opens": "09:00", "shuts": "18:00"}])
+    cards(1)
+    path = "/schedule/grid?view=week&from=2026-11-30"
+    before = client.get(path)
+    SpecialDay.objects.create(day=date(2026, 12, 2), is_working=False)
+    after = client.get(path, headers={"If-None-Match": before.headers["ETag"]})
+    assert after.status_code == 200
+    assert (before.content.decode().count("×1.5"), after.content.decode().count("×1.5")) == (5, 4)
+
+
+def test_the_schedule_marks_up_to_where_days_are_firm(client, reader):
+    cards(1)
+    assert 'class="cal-firm s44 e45"' in client.get("/?view=36h").content.decode()  # from 13:00 to midnight
+    with time_machine.travel(NOW + timedelta(hours=6), tick=False):  # 20:00: tomorrow too
+        assert 'class="cal-firm s116 e117"' in client.get("/?view=36h").content.decode()
+
+
+@pytest.mark.parametrize(("query", "shown"), [
+    ("host=gpu-a", {"gpu-a:0", "gpu-a:1"}), ("only=free", {"gpu-a:1", "gpu-b:0"}), ("only=mine", {"gpu-a:0"}),
+    ("model=NVIDIA+H100", {"gpu-b:0"}), ("only=nonsense", {"gpu-a:0", "gpu-a:1", "gpu-b:0"}), ("host=nowhere", set()),
+])
+def test_the_schedule_is_narrowed_to_some_cards_and_so_are_its_polls(client, reader, query, shown):
+    first = cards(2, host("gpu-a"))
+    cards(1, host("gpu-b"), model="NVIDIA H100")
+    reservation(reader, first[:1], None, 4)
+    for path in (f"/?view=week&{query}", f"/schedule/grid?view=week&{query}"):
+        page = client.get(path).content.decode()
+        assert set(re.findall(r'data-name="([^"]+)"', page)) == shown
+        assert ("No card is like that now." in page) == (not shown)
+    assert (f"{query.split('=')[0]}=" in re.search(r'hx-get="/schedule/grid([^"]*)"', page).group(1)) == ("nonsense" not in query)
+    assert client.get(f"/?view=list&{query}").status_code == 200
