@@ -140,6 +140,16 @@ def _empty_cache() -> Iterator[None]:
 
 
 # --- databases ------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """The test database; what is in it now is what every test that commits must leave."""
+    from tests import emptying
+
+    with django_db_blocker.unblock():
+        emptying.remember()
+    emptying.install()
+
+
 @pytest.fixture
 def database_env(transactional_db: None) -> Callable[[], dict[str, str]]:
     """The environment for a process of the test's own that works on this test's database."""

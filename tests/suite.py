@@ -34,7 +34,9 @@ def run(called: str, env: dict[str, str]) -> tuple[int, str]:
     """One run of pytest; its exit code and its closing line."""
     print(f"\nThe suite on {called}", flush=True)
     command = [sys.executable, "-m", "pytest", "-n", PROCESSES, "--dist", "worksteal", *sys.argv[1:]]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True)
+    # Tests start hundreds of processes of the product's: what one has compiled the others need not compile again.
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(command, cwd=ROOT, env={**around, **env}, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     closing = ""
     for line in process.stdout:
