@@ -75,7 +75,8 @@ def insert_overlap() -> Callable[[Any], None]:
     def insert(plain: Any) -> None:
         plain.execute(
             "INSERT INTO reservations_allocation (reservation_id, gpu_id, status, start, \"end\", weight, price, fee) "
-            "SELECT (SELECT max(id) FROM reservations_reservation r WHERE r.id <> a.reservation_id), a.gpu_id, 'booked', "
+            "SELECT (SELECT max(id) FROM reservations_reservation r WHERE r.id NOT IN "
+            "(SELECT reservation_id FROM reservations_allocation b WHERE b.gpu_id = a.gpu_id)), a.gpu_id, 'booked', "
             "a.start, a.\"end\", 100, '[]', '[]' FROM reservations_allocation a WHERE a.status = 'booked' ORDER BY a.id LIMIT 1"
         )
 
