@@ -66,7 +66,7 @@ def _keys(page: Page) -> None:
 
 def _dragged(page: Page) -> None:
     lanes = page.locator(".lane[data-card]")
-    lanes.nth(3).scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, 420)")
     first, second = lanes.nth(2).bounding_box(), lanes.nth(3).bounding_box()
     assert first is not None and second is not None
     page.mouse.move(first["x"] + first["width"] * 0.14, first["y"] + 20)

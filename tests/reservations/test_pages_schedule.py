@@ -1,12 +1,15 @@
 """The schedule: what it shows, to whom, in which window, with how few questions to the database."""
 
+import gzip
 import re
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
 from django.conf import settings
+from django.contrib.staticfiles import finders
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -333,3 +336,21 @@ def test_the_schedule_is_narrowed_to_some_cards_and_so_are_its_polls(client, rea
         assert ("No card is like that now." in page) == (not shown)
     assert (f"{query.split('=')[0]}=" in re.search(r'hx-get="/schedule/grid([^"]*)"', page).group(1)) == ("nonsense" not in query)
     assert client.get(f"/?view=list&{query}").status_code == 200
+
+
+def test_the_first_load_is_small_and_asks_nothing_of_anybody_else(client, reader):
+    gpus = cards(8)
+    for place, gpu in enumerate(gpus):
+        for slot in range(12):
+            start = NOW + timedelta(hours=1 + 12 * slot, minutes=15 * place)
+            Reservation.objects.create(
+                holder=reader, status="booked", tier="regular", rank_tier=1, start=start, end=start + timedelta(hours=4),
+                booked_at=NOW,
+            ).allocations.create(gpu=gpu, status="booked", start=start, end=start + timedelta(hours=4), weight=100)
+    page = text(client.get("/?view=week"))
+    asked = set(re.findall(r'(?:src|href)="([^"]+\.(?:css|js|svg|png|woff2?))"', page))
+    assert len(asked) > 8 and all(one.startswith("/static/") for one in asked)
+    assert not re.search(r'(?:src|href|action)="(?:https?:)?//', page)
+    files = [finders.find(re.sub(r"\.[0-9a-f]{12}(?=\.)", "", one.removeprefix("/static/"))) for one in asked]
+    sizes = [len(gzip.compress(Path(one).read_bytes())) for one in files]
+    assert sum(sizes) + len(gzip.compress(page.encode())) <= 120_000
