@@ -272,6 +272,8 @@
   document.addEventListener("click", (event) => {
     if (event.target === dialog() && event.offsetX < 0) dialog().close();
   });
-  document.addEventListener("DOMContentLoaded", oneStop);
-  if (document.readyState !== "loading") oneStop();
+  document.addEventListener("DOMContentLoaded", () => {
+    oneStop();
+    document.querySelector(".block.new")?.scrollIntoView({ block: "center", inline: "nearest" }); // what was just booked is seen
+  });
 })();
