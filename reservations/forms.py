@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from django import forms
 from django.core.validators import RegexValidator
 from django.http import QueryDict
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -52,6 +53,11 @@ def read_instant(text: str, zone: ZoneInfo) -> datetime:
     except ValueError:
         raise ValueError(_("This is not a date and time. Write it like 2025-12-01 22:00.")) from None
     return value.astimezone(UTC) if value.tzinfo else typed_instant(value, zone)
+
+
+def local_text(instant: datetime) -> str:
+    """An instant as a field for dates and times takes it: by the lab's clock."""
+    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
 
 
 def clock_refusal(problem: NoSuchLocalTime, field: str) -> list[Refusal]:

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render, resolve_url
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
@@ -59,7 +58,8 @@ def _said(request: HttpRequest) -> HttpResponse:
     """The form as a text fills it in, with the cards that would be chosen; what is unclear is asked, and nothing filled in."""
     models = list(dict.fromkeys(gpu.model for gpu in queries.fleet()))
     filled = say.fill(request.GET["say"], request.lab, models, request.now)
-    times = {"start": _local(filled.start) if filled.start else "", "end": _local(filled.end) if filled.end else ""}
+    said = {"start": filled.start, "end": filled.end}
+    times = {name: forms.local_text(instant) if instant else "" for name, instant in said.items()}
     data = QueryDict(mutable=True)
     if filled.questions or filled.end is None or not filled.count:
         return _page(request, times, data=data, questions=filled.questions)
@@ -84,7 +84,7 @@ def _given(request: HttpRequest) -> dict[str, str]:
     given = {}
     for name in ("start", "end"):
         try:
-            given[name] = _local(forms.read_instant(request.GET.get(name, ""), request.lab.zone))
+            given[name] = forms.local_text(forms.read_instant(request.GET.get(name, ""), request.lab.zone))
         except ValueError:
             given[name] = ""
     return given
@@ -228,19 +228,16 @@ def _length(request: HttpRequest) -> HttpResponse:
         return _page(request, values, errors={"start": [str(problem)]}, status=422)
     if end is None:
         return _page(request, values, errors={"end": [_("There is no such length. Choose one of the buttons.")]}, status=422)
-    return _page(request, {"start": _local(start) if start else "", "end": _local(end)}, pressed=data["length"])
+    times = {"start": forms.local_text(start) if start else "", "end": forms.local_text(end)}
+    return _page(request, times, pressed=data["length"])
 
 
 def _typed(form: forms.BookingForm) -> dict[str, str]:
     """Start and end as the fields show them again: by the lab's clock, or as typed where they could not be read."""
     return {
-        name: _local(form.instants[name]) if name in form.instants else str(form.data.get(name, ""))[:40]
+        name: forms.local_text(form.instants[name]) if name in form.instants else str(form.data.get(name, ""))[:40]
         for name in ("start", "end")
     }
-
-
-def _local(instant: datetime) -> str:
-    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
 
 
 def _page(
@@ -262,7 +259,7 @@ def _page(
         "other_errors": [one for name, problems in found.items() if name in ("key", "tier", "project") for one in problems],
         "note": data.get("note", "")[:200], "memory": data.get("memory", "")[:6], "has_refusals": bool(reasons or found),
         "may_ask": may_ask, "statement": data.get("statement", "")[:2000],
-        "now_local": _local(request.now), "wait": wait, "questions": questions,
+        "now_local": forms.local_text(request.now), "wait": wait, "questions": questions,
         "said": request.GET.get("say", "")[: say.LONGEST],
         # The length that was pressed keeps the focus: who uses the keyboard goes on from there.
         "pressed": int(pressed) if pressed else 0,

@@ -10,7 +10,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -84,7 +83,7 @@ def _shown(form: FindForm, data: QueryDict, bar: dict[str, Any]) -> dict[str, An
 def _typed(form: FindForm, name: str, text: str) -> str:
     """What a field shows again: an instant by the lab's clock, else as typed; nothing where the browser could not show it."""
     if name in form.instants:
-        return timezone.localtime(form.instants[name]).strftime("%Y-%m-%dT%H:%M")
+        return forms.local_text(form.instants[name])
     if name in ("start", "end"):
         return "" if name in form.errors else text
     return text if _NUMBER.fullmatch(text) else ""

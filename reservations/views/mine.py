@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -119,12 +118,9 @@ def _row(request: HttpRequest, one: Reservation) -> Row:
         seen=_seen(one) if status != Status.CANCELLED else "",
         singles=tuple((row.gpu_id, str(row.gpu)) for row in allocations)
         if (can.release or can.cancel) and len(allocations) > 1 else (),
-        start=_local(one.start), end=_local(one.end), again=can.again and request.now < _next_week(one.start, request.lab.zone),
+        start=forms.local_text(one.start), end=forms.local_text(one.end),
+        again=can.again and request.now < _next_week(one.start, request.lab.zone),
     )
-
-
-def _local(instant: datetime) -> str:
-    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
 
 
 def _next_week(start: datetime, zone: ZoneInfo) -> datetime:

@@ -84,7 +84,7 @@ def _localise(data: QueryDict, request: HttpRequest) -> None:
     """Exact instants, as the calendar sends them, by the lab's clock, as the fields show them."""
     for name in ("start", "end"):
         with suppress(ValueError):
-            data[name] = _local(forms.read_instant(data.get(name, ""), request.lab.zone))
+            data[name] = forms.local_text(forms.read_instant(data.get(name, ""), request.lab.zone))
 
 
 def _said(request: HttpRequest, text: str, cards: Sequence[ShownCard]) -> tuple[QueryDict, tuple[str, ...]]:
@@ -98,9 +98,9 @@ def _said(request: HttpRequest, text: str, cards: Sequence[ShownCard]) -> tuple[
         data["count"], data["model"] = str(filled.count), filled.model or ""
     if filled.start or filled.end:
         data["when"] = forms.FIELD if filled.start else forms.NOW
-        data["start"] = _local(filled.start) if filled.start else ""
+        data["start"] = forms.local_text(filled.start) if filled.start else ""
     if filled.end:
-        data["hours"], data["end"] = _length_chip(filled, request), _local(filled.end)
+        data["hours"], data["end"] = _length_chip(filled, request), forms.local_text(filled.end)
     return data, ()
 
 
@@ -193,7 +193,3 @@ def _lengths(request: HttpRequest, data: QueryDict, usual_s: int) -> Iterator[Ch
     for hours in allowed:
         # Translators: a length in hours
         yield Chip(str(hours), _("%(n)d h") % {"n": hours}, chosen == str(hours))
-
-
-def _local(instant: datetime) -> str:
-    return timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")

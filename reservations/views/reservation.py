@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from .. import forms, labels, queries
-from ..looks import standing
+from ..looks import cards_of, standing
 from ..models import Allocation, Collaborator, Reservation
 from ..permissions import Action, may
 from ..rules.lifecycle import Status
@@ -447,17 +447,26 @@ def _typed(data: QueryDict, name: str, request: HttpRequest) -> datetime:
 @require_POST
 @member_required
 def move(request: HttpRequest, pk: int) -> HttpResponse:
-    """Moves what has not started to the typed time, or to that of a button (`use`), and to other cards (`card`) if sent."""
+    """Moves what has not started to the typed time, or to that of a button (`use`), and from one of its cards to another."""
 
     def write(version: int | None) -> Reservation:
         data = forms.with_override(request.POST)
         start, end = _typed(data, "start", request), _typed(data, "end", request)
         return moving.move(
-            pk, card_ids=forms.card_ids(data) or None, start=start, end=end, by=request.user, version=version, now=request.now,
+            pk, card_ids=_cards_after(pk, data), start=start, end=end, by=request.user, version=version, now=request.now,
             key=_needed_key(request),
         )
 
     return _act(request, pk, Action.MOVE, write, _("Moved."), undoable=True)
+
+
+def _cards_after(pk: int, data: QueryDict) -> list[int] | None:
+    """Its cards with `to_card` in place of `from_card`; None where they stay: none is lost by naming one that it has already."""
+    before = [row.gpu_id for row in cards_of(pk)]
+    [old, new] = [next(iter(forms.card_ids(data, name)), None) for name in ("from_card", "to_card")]
+    if old not in before or new is None or new in before:
+        return None
+    return [new if card_id == old else card_id for card_id in before]
 
 
 @require_POST

@@ -94,7 +94,7 @@ def _given(request: HttpRequest) -> dict[str, Any]:
     for name in ("start", "end"):
         try:
             instant = forms.read_instant(data.get(name, ""), request.lab.zone)
-            given[name] = timezone.localtime(instant).strftime("%Y-%m-%dT%H:%M")
+            given[name] = forms.local_text(instant)
         except ValueError:
             given[name] = ""
     try:

@@ -120,7 +120,7 @@
   };
   const carryOut = async (event) => {
     const done = drag, to = shifted(event), block = done.block;
-    const [number, card] = block.id.slice(1).split("-");
+    const card = block.id.split("-")[1];
     quietly = true;
     await window.htmx.ajax("GET", block.getAttribute("hx-get"), { target: "#panel", swap: "innerHTML" });
     const form = document.querySelector(done.active ? "#panel form[data-extends]" : "#panel form[data-moves]");
@@ -133,11 +133,10 @@
     else {
       exactly(form, "start", to.start);
       exactly(form, "end", to.end);
+      // Which cards it has besides is the server's to know: they need not all be shown here.
       if (to.lane !== done.lane)
-        for (const other of document.querySelectorAll(`.calendar [id^="b${number}-"]`)) {
-          const its = other.id.split("-")[1];
-          form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "card", value: its === card ? to.lane.dataset.card : its }));
-        }
+        for (const [name, value] of [["from_card", card], ["to_card", to.lane.dataset.card]])
+          form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
     }
     form.requestSubmit(form.querySelector("[data-typed]"));
   };

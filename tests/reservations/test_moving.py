@@ -12,6 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import time_machine
 from django.db import connection
 
 from reservations import messages, obsolete, queries
@@ -603,3 +604,22 @@ def test_p3_two_moves_of_one_reservation_to_two_pools_end_in_one_place() -> None
     assert Allocation.objects.count() == 1
     with closing(databases.connect()) as plain:
         assert checkers.all_of(plain, ZoneInfo("Asia/Shanghai")) == []
+
+
+def test_one_card_of_several_is_moved_to_another_and_naming_one_that_it_has_loses_none(client) -> None:
+    lab()
+    gpus, ada = cards(4), member("Ada")
+    made = reservation(ada, gpus[:2], 30, 32)
+    client.force_login(ada)
+    with time_machine.travel(NOW, tick=False):
+        for place, (old, new, held) in enumerate([
+            (0, 2, {1, 2}), (2, 1, {1, 2}), (3, 0, {1, 2}),  # to a free one; onto its own other one; one that it has not
+        ]):
+            made.refresh_from_db()
+            sent = {
+                "version": made.version, "key": f"{place}" * 32, "start": at(40 + place).isoformat(),
+                "end": at(42 + place).isoformat(), "from_card": gpus[old].pk, "to_card": gpus[new].pk,
+            }
+            assert client.post(f"/reservations/{made.pk}/move", sent).status_code == 303
+            now_on = made.allocations.filter(status="booked").values_list("gpu", flat=True)
+            assert set(now_on) == {gpus[one].pk for one in held}
